@@ -49,6 +49,7 @@ var mayImport = map[string][]string{
 	"internal/kube/restconfig":    {},
 	"internal/kube/gateclient":    {"api/v1alpha1", "internal/kube/restconfig"},
 	"internal/kube/clients":       {"internal/gate", "internal/kube/restconfig", "internal/kube/wire"},
+	"internal/kube/jsonclient":    {},
 	"internal/kube/reflector":     {},
 	"internal/kube/gates":         {"api/v1alpha1", "internal/kube/gateclient", "internal/kube/reflector"},
 	"internal/kube/feed":          {"api/v1alpha1", "internal/expression", "internal/gate", "internal/kube/clients", "internal/kube/gateclient", "internal/kube/gates", "internal/kube/packed", "internal/kube/reflector", "internal/kube/restconfig"},
@@ -81,7 +82,7 @@ var mayImport = map[string][]string{
 
 	// The node agent, and the plugin of the container runtime that holds pods.
 	"internal/hold":        {},
-	"internal/hold/agent":  {"api/v1alpha1", "internal/gate", "internal/hold", "internal/kube/gateclient", "internal/kube/restconfig", "internal/logind"},
+	"internal/hold/agent":  {"internal/hold", "internal/kube/jsonclient", "internal/logind"},
 	"internal/hold/plugin": {"internal/hold"},
 	"internal/logind":      {},
 
@@ -262,6 +263,21 @@ func TestControlPlaneStaysOutside(t *testing.T) {
 	outside := []string{module + "testcluster", module + "demo", module + "e2e", module + "bench", module + "internal/testbed"}
 	for _, p := range packages(t, "./cmd/...") {
 		for _, dep := range within(p.Deps, outside) {
+			t.Errorf("%s may not depend on %s", p.ImportPath, dep)
+		}
+	}
+}
+
+// TestAgentStaysSmall keeps the types of the API, and the clients and codecs for them, out of the
+// agent, which runs on each node: most of its memory is code. These packages alone would add a
+// third to it.
+func TestAgentStaysSmall(t *testing.T) {
+	large := []string{
+		"k8s.io/api", "k8s.io/apimachinery/pkg/apis", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apiserver", "k8s.io/client-go/rest",
+		"k8s.io/client-go/kubernetes", "k8s.io/client-go/tools/cache", "sigs.k8s.io", "google.golang.org", module + "api",
+	}
+	for _, p := range packages(t, "./cmd/nodegate-agent") {
+		for _, dep := range within(p.Deps, large) {
 			t.Errorf("%s may not depend on %s", p.ImportPath, dep)
 		}
 	}

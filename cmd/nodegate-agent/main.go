@@ -14,13 +14,15 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 
-	"k8s.io/client-go/rest"
+	"golang.org/x/sys/unix"
 
 	"github.com/nodegate/nodegate/internal/hold"
 	"github.com/nodegate/nodegate/internal/hold/agent"
+	"github.com/nodegate/nodegate/internal/kube/jsonclient"
 	"github.com/nodegate/nodegate/internal/logind"
 )
 
@@ -28,14 +30,36 @@ import (
 const gcPercent = 20
 
 func main() {
+	withoutHugePages()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		// The runtime keeps memory for each processor, of which large machines have hundreds.
+		runtime.GOMAXPROCS(1)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "nodegate-agent:", err)
 		os.Exit(1)
+	}
+}
+
+// withoutHugePages starts the program again without transparent huge pages, unless it runs
+// without them. With them, the kernel gives it two megabytes wherever it uses a few kilobytes,
+// which is most of its memory where they are enabled for all programs. They are disabled before
+// the start, because the runtime uses memory before main. Without the permission, the program
+// continues as it is.
+func withoutHugePages() {
+	if disabled, err := unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0); err != nil || disabled != 0 {
+		return
+	}
+	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
+		return
+	}
+	if program, err := os.Executable(); err == nil {
+		_ = syscall.Exec(program, os.Args, os.Environ()) // it returns only if it fails
 	}
 }
 
@@ -52,15 +76,24 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := rest.InClusterConfig()
+	client, err := jsonclient.InCluster(userAgent())
 	if err != nil {
 		return fmt.Errorf("configuring the client: %w", err)
 	}
-	config.UserAgent = rest.DefaultKubernetesUserAgent()
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	a := agent.Agent{Config: config, Node: *node, Boot: boot, Uptime: hold.Uptime, Store: hold.Store{Dir: *dir}, Log: log}
+	a := agent.Agent{Client: client, Node: *node, Boot: boot, Uptime: hold.Uptime, Store: hold.Store{Dir: *dir}, Log: log}
 	if *announce {
 		a.Bus = logind.Socket
 	}
 	return a.Run(ctx)
+}
+
+// userAgent identifies the agent in the API server's log. Its first part is the field manager of
+// the agent's patches.
+func userAgent() string {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		version = info.Main.Version
+	}
+	return fmt.Sprintf("nodegate-agent/%s (%s/%s)", version, runtime.GOOS, runtime.GOARCH)
 }

@@ -54,17 +54,33 @@ func processes(t *testing.T, program string) (all []int) {
 	return all
 }
 
-// residentMemory returns the resident memory of one process of each program.
-func residentMemory(t *testing.T, programs ...string) (all []string) {
+// agentLimit is the most resident memory that the node agent may use, because it runs on each
+// node.
+const agentLimit = 15 << 20
+
+// assertSmall checks the resident memory of the node agent. With larger pages, more of it is
+// resident than it uses.
+func assertSmall(t *testing.T) {
 	t.Helper()
-	for _, program := range programs {
-		for _, pid := range processes(t, program)[:1] {
-			status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-			must(t, err)
-			_, after, _ := strings.Cut(string(status), "VmRSS:")
-			size, _, _ := strings.Cut(after, "\n")
-			all = append(all, program+" "+strings.TrimSpace(size))
-		}
+	if used := residentMemory(t, agentName); used > agentLimit && os.Getpagesize() == 4<<10 {
+		t.Errorf("the resident memory of the agent is %d KiB, want at most %d", used>>10, agentLimit>>10)
 	}
-	return all
+}
+
+// residentMemory returns the resident memory of one process of a program, in bytes.
+func residentMemory(t *testing.T, program string) int64 {
+	t.Helper()
+	all := processes(t, program)
+	if len(all) == 0 {
+		t.Fatalf("%s does not run", program)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", all[0]))
+	must(t, err)
+	_, after, _ := strings.Cut(string(status), "VmRSS:")
+	size, _, found := strings.Cut(after, "kB\n")
+	kilobytes, err := strconv.ParseInt(strings.TrimSpace(size), 10, 64)
+	if !found || err != nil {
+		t.Fatalf("the resident memory of %s is %q: %v", program, size, err)
+	}
+	return kilobytes << 10
 }

@@ -9,27 +9,20 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"reflect"
 	"slices"
+	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
-
 	"github.com/nodegate/nodegate/internal/hold"
-	"github.com/nodegate/nodegate/internal/kube/gateclient"
-	"github.com/nodegate/nodegate/internal/kube/restconfig"
+	"github.com/nodegate/nodegate/internal/kube/jsonclient"
 )
 
 // Agent keeps the state of a node up to date.
 type Agent struct {
-	// Config connects to the API server.
-	Config *rest.Config
+	// Client connects to the API server.
+	Client *jsonclient.Client
 	// Node is the name of the node, and Boot the ID of its current boot.
 	Node, Boot string
 	// Uptime returns the time since the boot.
@@ -40,11 +33,12 @@ type Agent struct {
 	Bus string
 	Log *slog.Logger
 
-	core *rest.RESTClient
 	// announced is whether the agent has announced the shutdown that is in progress.
-	announced          bool
-	nodes, pods, gates cache.Store
-	changed            chan struct{}
+	announced bool
+	nodes     *jsonclient.Collection[node, *node]
+	pods      *jsonclient.Collection[pod, *pod]
+	gates     *jsonclient.Collection[nodeGate, *nodeGate]
+	changed   chan struct{}
 	// written is the state that was last written, without Uptime.
 	written *hold.State
 }
@@ -52,24 +46,39 @@ type Agent struct {
 // Run writes the state whenever it changes, and at least every hold.Interval, until the context
 // ends. It writes nothing before it has read everything.
 func (a *Agent) Run(ctx context.Context) error {
-	a.changed = make(chan struct{}, 1)
-	synced, err := a.watch(ctx)
-	if err != nil {
-		return err
-	}
 	if a.Store.PluginBoot() != a.Boot {
 		a.Log.Info("the container runtime has not started the plugin in this boot: restart the runtime or the node")
 	}
-	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
-		return nil
+	a.prepare()
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	for _, run := range []func(context.Context){a.nodes.Run, a.pods.Run, a.gates.Run} {
+		watching.Go(func() { run(ctx) })
+	}
+	for !a.synced() {
+		select {
+		case <-a.changed:
+		case <-ctx.Done():
+			return nil
+		}
 	}
 	if a.Bus != "" {
 		go a.followShutdowns(ctx)
 	}
 	a.notify()
+	return a.writeChanges(ctx)
+}
+
+func (a *Agent) synced() bool { return a.nodes.Synced() && a.pods.Synced() && a.gates.Synced() }
+
+// writeChanges writes the state whenever it changes, and at least every hold.Interval.
+func (a *Agent) writeChanges(ctx context.Context) error {
 	tick := time.NewTicker(hold.Interval)
 	defer tick.Stop()
 	for {
+		var err error
 		select {
 		case <-a.changed:
 			if state := a.state(); !reflect.DeepEqual(state, a.written) {
@@ -101,68 +110,28 @@ func (a *Agent) write(state *hold.State) error {
 	return nil
 }
 
-// watch starts to watch the node, its pods and the gates.
-func (a *Agent) watch(ctx context.Context) ([]cache.InformerSynced, error) {
-	var err error
-	if a.core, err = coreClient(a.Config); err != nil {
-		return nil, err
+// prepare creates the collections of the node, its pods and the gates.
+func (a *Agent) prepare() {
+	a.changed = make(chan struct{}, 1)
+	a.nodes = &jsonclient.Collection[node, *node]{
+		Client: a.Client, Path: nodesPath, FieldSelector: "metadata.name=" + a.Node, Changed: a.notify, Log: a.Log,
 	}
-	gates, err := gateclient.New(a.Config)
-	if err != nil {
-		return nil, err
+	a.pods = &jsonclient.Collection[pod, *pod]{
+		Client: a.Client, Path: "/api/v1/pods", FieldSelector: "spec.nodeName=" + a.Node, Changed: a.notify, Log: a.Log,
 	}
-	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { a.notify() }, UpdateFunc: func(_, _ any) { a.notify() }, DeleteFunc: func(any) { a.notify() },
+	a.gates = &jsonclient.Collection[nodeGate, *nodeGate]{
+		Client: a.Client, Path: gatesPath, Changed: a.notify, Log: a.Log,
 	}
-	var synced []cache.InformerSynced
-	start := func(c cache.Getter, resource string, selector fields.Selector, kind runtime.Object) cache.Store {
-		store, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-			ListerWatcher: cache.NewListWatchFromClient(c, resource, metav1.NamespaceAll, selector),
-			ObjectType:    kind, Transform: trim, Handler: handler,
-		})
-		go informer.RunWithContext(ctx)
-		synced = append(synced, informer.HasSynced)
-		return store
-	}
-	a.nodes = start(a.core, "nodes", fields.OneTermEqualSelector(metav1.ObjectNameField, a.Node), &corev1.Node{})
-	a.pods = start(a.core, "pods", fields.OneTermEqualSelector("spec.nodeName", a.Node), &corev1.Pod{})
-	a.gates = start(gates, "nodegates", fields.Everything(), &gateclient.StoredGate{})
-	return synced, nil
 }
 
-// coreClient returns a client for Nodes and Pods. It registers no other kinds, which would
-// use memory on every node.
-func coreClient(config *rest.Config) (*rest.RESTClient, error) {
-	scheme := runtime.NewScheme()
-	metav1.AddToGroupVersion(scheme, corev1.SchemeGroupVersion)
-	scheme.AddKnownTypes(corev1.SchemeGroupVersion, &corev1.Node{}, &corev1.NodeList{}, &corev1.Pod{}, &corev1.PodList{})
-	config = restconfig.Core(config)
-	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
-	return rest.RESTClientFor(config)
-}
+// Paths of resources.
+const (
+	nodesPath = "/api/v1/nodes"
+	gatesPath = "/apis/" + groupName + "/" + version + "/nodegates"
+)
 
-// trim removes what the state does not depend on.
-func trim(object any) (any, error) {
-	switch o := object.(type) {
-	case *corev1.Pod:
-		return &corev1.Pod{ObjectMeta: head(&o.ObjectMeta), Spec: corev1.PodSpec{Tolerations: o.Spec.Tolerations, RestartPolicy: o.Spec.RestartPolicy}}, nil
-	case *corev1.Node:
-		trimmed := &corev1.Node{ObjectMeta: head(&o.ObjectMeta)}
-		trimmed.Annotations = o.Annotations
-		for _, c := range o.Status.Conditions {
-			if c.Type == corev1.NodeGracefulNodeShutdownInProgress {
-				trimmed.Status.Conditions = []corev1.NodeCondition{c}
-			}
-		}
-		return trimmed, nil
-	}
-	return object, nil
-}
-
-func head(m *metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, UID: m.UID, ResourceVersion: m.ResourceVersion, DeletionTimestamp: m.DeletionTimestamp}
-}
+// nodePath returns the path of the Node.
+func (a *Agent) nodePath() string { return nodesPath + "/" + url.PathEscape(a.Node) }
 
 // notify requests another comparison of the state.
 func (a *Agent) notify() {
@@ -174,30 +143,21 @@ func (a *Agent) notify() {
 
 // state returns the current state, or nil if the Node does not exist.
 func (a *Agent) state() *hold.State {
-	node := a.node()
-	if node == nil {
+	n := a.node()
+	if n == nil {
 		return nil
 	}
-	gates := all[*gateclient.StoredGate](a.gates)
-	slices.SortFunc(gates, func(x, y *gateclient.StoredGate) int { return cmp.Compare(x.Name, y.Name) })
-	return stateOf(a.Boot, node, gates, all[*corev1.Pod](a.pods))
+	gates := a.gates.All()
+	slices.SortFunc(gates, func(x, y *nodeGate) int { return cmp.Compare(x.Name, y.Name) })
+	return stateOf(a.Boot, n, gates, a.pods.All())
 }
 
 // node returns what is kept of the Node, or nil if it does not exist.
-func (a *Agent) node() *corev1.Node {
-	object, exists, _ := a.nodes.GetByKey(a.Node) // a store in memory returns no error
-	if !exists {
-		return nil
+func (a *Agent) node() *node {
+	for _, n := range a.nodes.All() { // the selector selects one
+		return n
 	}
-	return object.(*corev1.Node)
-}
-
-func all[T any](store cache.Store) []T {
-	var list []T
-	for _, object := range store.List() {
-		list = append(list, object.(T))
-	}
-	return list
+	return nil
 }
 
 // logGates logs the gates of a state that differ from those that were last written.

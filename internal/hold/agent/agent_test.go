@@ -38,13 +38,13 @@ func TestAgent(t *testing.T) {
 	if _, err := s.Dynamic.Resource(v1alpha1.Resource).Patch(t.Context(), "g", types.MergePatchType, change, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.Node(t, "mine", record("Open", "boot-1"))
-	s.Node(t, "other", record("Open", boot))
+	s.Node(t, "mine", recorded("Open", "boot-1"))
+	s.Node(t, "other", recorded("Open", boot))
 	s.Pod(t, metav1.NamespaceDefault, "on-mine", "mine")
 	s.LabelledPod(t, metav1.NamespaceDefault, "on-other", "agent", "other")
 
 	store := hold.Store{Dir: t.TempDir()}
-	a := &Agent{Config: config, Node: "mine", Boot: boot, Uptime: func() time.Duration { return time.Hour }, Store: store, Log: slog.New(slog.DiscardHandler)}
+	a := &Agent{Client: clientFor(t, config), Node: "mine", Boot: boot, Uptime: func() time.Duration { return time.Hour }, Store: store, Log: slog.New(slog.DiscardHandler)}
 	kubetest.Run(t, a.Run)
 	eventually := func(what string, open bool, pods int) {
 		t.Helper()
@@ -54,16 +54,16 @@ func TestAgent(t *testing.T) {
 		})
 	}
 	eventually("closed, because the record is of the previous boot", false, 1)
-	s.Update(t, "mine", record("Open", boot))
+	s.Update(t, "mine", recorded("Open", boot))
 	eventually("open", true, 1)
 	s.LabelledPod(t, metav1.NamespaceDefault, "another", "agent", "mine")
 	eventually("two pods", true, 2)
-	s.Update(t, "mine", record("Closed", boot))
+	s.Update(t, "mine", recorded("Closed", boot))
 	eventually("closed", false, 2)
 }
 
-// record gives a Node the record of gate g.
-func record(state, boot string) func(*corev1.Node) {
+// recorded gives a Node the record of gate g.
+func recorded(state, boot string) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		metav1.SetMetaDataAnnotation(&n.ObjectMeta, v1alpha1.RecordAnnotationPrefix+"g", `{"state":"`+state+`","boot":"`+boot+`","taint":"g:NoSchedule"}`)
 	}

@@ -9,13 +9,9 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/logind"
 )
 
@@ -52,34 +48,40 @@ func (a *Agent) followShutdowns(ctx context.Context) {
 // stays as it is. Removing is repeated until it succeeds, because the gates stay closed until then.
 func (a *Agent) announce(ctx context.Context, shutdown bool) {
 	c := a.announcement()
-	announced := c != nil && c.Status == corev1.ConditionTrue
-	own := a.announced || announced && strings.HasPrefix(c.Message, v1alpha1.ShutdownMessagePrefix)
+	announced := c != nil && c.Status == conditionTrue
+	own := a.announced || announced && strings.HasPrefix(c.Message, shutdownMessagePrefix)
 	switch {
 	case shutdown && (!announced || own):
 		a.announced = true
 		a.Log.Info("the machine shuts down")
+		now := time.Now().UTC().Format(time.RFC3339)
 		limited, cancel := context.WithTimeout(ctx, announceLimit)
 		defer cancel()
 		a.patchCondition(limited, map[string]any{
-			"type": corev1.NodeGracefulNodeShutdownInProgress, "status": corev1.ConditionTrue,
-			"reason": "PrepareForShutdown", "message": v1alpha1.ShutdownMessagePrefix + a.Boot,
-			"lastTransitionTime": metav1.Now(), "lastHeartbeatTime": metav1.Now(),
+			"type": shutdownCondition, "status": conditionTrue,
+			"reason": "PrepareForShutdown", "message": shutdownMessagePrefix + a.Boot,
+			"lastTransitionTime": now, "lastHeartbeatTime": now,
 		})
 		a.awaitClosed(limited)
 	case !shutdown && own:
-		a.patchCondition(ctx, map[string]any{"type": corev1.NodeGracefulNodeShutdownInProgress, "$patch": "delete"})
+		a.patchCondition(ctx, map[string]any{"type": shutdownCondition, "$patch": "delete"})
 		a.announced = false
 		a.Log.Info("the announcement of a shutdown is withdrawn")
 	}
 }
 
 // announcement returns the node's condition that announces a shutdown, or nil.
-func (a *Agent) announcement() *corev1.NodeCondition {
-	node := a.node()
-	if node == nil || len(node.Status.Conditions) == 0 {
+func (a *Agent) announcement() *condition {
+	n := a.node()
+	if n == nil {
 		return nil
 	}
-	return &node.Status.Conditions[0] // trim keeps no others
+	for i := range n.Status.Conditions {
+		if c := &n.Status.Conditions[i]; c.Type == shutdownCondition {
+			return c
+		}
+	}
+	return nil
 }
 
 // patchCondition merges a condition into the Node's status. It tries until it succeeds or the
@@ -91,7 +93,7 @@ func (a *Agent) patchCondition(ctx context.Context, condition map[string]any) {
 	}
 	failed := false
 	_ = retries.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) { // fails only if ctx ends
-		err := a.core.Patch(types.StrategicMergePatchType).Resource("nodes").Name(a.Node).SubResource("status").Body(patch).Do(ctx).Error()
+		err := a.Client.Patch(ctx, a.nodePath()+"/status", types.StrategicMergePatchType, patch)
 		if err != nil && !failed {
 			failed = true
 			a.Log.Error("the Node's condition cannot be changed yet", "error", fmt.Errorf("patching the Node's status: %w", err).Error())
@@ -103,17 +105,17 @@ func (a *Agent) patchCondition(ctx context.Context, condition map[string]any) {
 // awaitClosed returns when all gates with a record on the Node are closed, or after closeLimit.
 func (a *Agent) awaitClosed(ctx context.Context) {
 	_ = wait.PollUntilContextTimeout(ctx, closeInterval, closeLimit, true, func(context.Context) (bool, error) { // fails only if the time is over
-		node := a.node()
-		return node == nil || !hasOpenGate(node), nil
+		n := a.node()
+		return n == nil || !hasOpenGate(n), nil
 	})
 }
 
-func hasOpenGate(node *corev1.Node) bool {
-	for key, value := range node.Annotations {
-		if !strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix) {
+func hasOpenGate(n *node) bool {
+	for key, value := range n.Annotations {
+		if !strings.HasPrefix(key, recordAnnotationPrefix) {
 			continue
 		}
-		if record, err := gate.ParseRecord(value); err == nil && record.State == v1alpha1.StateOpen {
+		if r, err := parseRecord(value); err == nil && r.State == stateOpen {
 			return true
 		}
 	}

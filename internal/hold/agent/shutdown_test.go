@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,9 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/transport"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/kube/jsonclient"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 	"github.com/nodegate/nodegate/internal/testbed"
 )
@@ -36,9 +39,9 @@ func TestAgentIsConfined(t *testing.T) {
 	apply(t, s, "../../../deploy/agent/announces-shutdowns.yaml")
 	s.Node(t, "mine", booted)
 	s.Node(t, "other", booted)
-	s.Node(t, "announced", booted, condition("True", "another writer's"))
-	s.Node(t, "ended", booted, condition("False", "another writer's"))
-	s.Node(t, "rebooted", booted, condition("True", v1alpha1.ShutdownMessagePrefix+"a former boot"))
+	s.Node(t, "announced", booted, withCondition("True", "another writer's"))
+	s.Node(t, "ended", booted, withCondition("False", "another writer's"))
+	s.Node(t, "rebooted", booted, withCondition("True", v1alpha1.ShutdownMessagePrefix+"a former boot"))
 	for name, test := range map[string]struct {
 		node, on, patch string // on is the node of the pod whose token is used
 		denial          string
@@ -86,8 +89,8 @@ func TestAgentIsConfined(t *testing.T) {
 func TestAnnounce(t *testing.T) {
 	s := kubetest.Start(t)
 	apply(t, s, "../../../deploy/agent/announces-shutdowns.yaml")
-	s.Node(t, "mine", booted, record("Closed", boot))
-	s.Node(t, "announced", booted, condition("True", "another writer's"))
+	s.Node(t, "mine", booted, recorded("Closed", boot))
+	s.Node(t, "announced", booted, withCondition("True", "another writer's"))
 	message := func(node string) (message string) {
 		t.Helper()
 		for _, c := range read(t, s, node).Status.Conditions {
@@ -99,15 +102,14 @@ func TestAnnounce(t *testing.T) {
 	}
 	agent := func(node string) *Agent {
 		t.Helper()
-		a := &Agent{Config: asAgent(s.Admin(), node), Node: node, Boot: boot, Log: slog.New(slog.DiscardHandler), nodes: cache.NewStore(cache.MetaNamespaceKeyFunc)}
-		var err error
-		if a.core, err = coreClient(a.Config); err != nil {
-			t.Fatal(err)
-		}
-		trimmed, _ := trim(read(t, s, node))
-		if err := a.nodes.Add(trimmed); err != nil {
-			t.Fatal(err)
-		}
+		a := &Agent{Client: clientFor(t, asAgent(s.Admin(), node)), Node: node, Boot: boot, Log: slog.New(slog.DiscardHandler)}
+		a.prepare()
+		ctx, stop := context.WithCancel(t.Context()) // what it has read stays as it is now
+		var reading sync.WaitGroup
+		reading.Go(func() { a.nodes.Run(ctx) })
+		kubetest.Eventually(t, "Node", a.nodes.Synced)
+		stop()
+		reading.Wait()
 		return a
 	}
 	a := agent("mine")
@@ -138,7 +140,7 @@ func TestWithdrawalIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const outage = 10 * announceLimit
 		began, requests := time.Now(), 0
-		config := &rest.Config{Host: "http://test", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		config := &transport.Config{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 			requests++
 			if time.Since(began) < outage {
 				return nil, errors.New("unavailable")
@@ -148,11 +150,12 @@ func TestWithdrawalIsRepeated(t *testing.T) {
 				Body: io.NopCloser(strings.NewReader(`{"kind":"Node","apiVersion":"v1"}`)),
 			}, nil
 		})}
-		a := &Agent{Config: config, Node: "mine", Boot: boot, Log: slog.New(slog.DiscardHandler), nodes: cache.NewStore(cache.MetaNamespaceKeyFunc), announced: true}
-		var err error
-		if a.core, err = coreClient(a.Config); err != nil {
+		client, err := jsonclient.New("http://test", config)
+		if err != nil {
 			t.Fatal(err)
 		}
+		a := &Agent{Client: client, Node: "mine", Boot: boot, Log: slog.New(slog.DiscardHandler), announced: true}
+		a.prepare()
 		a.announce(t.Context(), false)
 		if took := time.Since(began); took < outage || a.announced {
 			t.Errorf("gave up after %s, announced: %v", took, a.announced)
@@ -186,6 +189,20 @@ func apply(t *testing.T, s *kubetest.Server, file string) {
 	}
 }
 
+// clientFor returns a client with the credentials of a configuration.
+func clientFor(t *testing.T, config *rest.Config) *jsonclient.Client {
+	t.Helper()
+	c, err := config.TransportConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := jsonclient.New(config.Host, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
 // asAgent acts as the agent, with a token that is bound to a pod on a node.
 func asAgent(admin *rest.Config, node string) *rest.Config {
 	config := rest.CopyConfig(admin)
@@ -201,8 +218,8 @@ func asAgent(admin *rest.Config, node string) *rest.Config {
 // booted gives a Node the agent's boot.
 func booted(n *corev1.Node) { n.Status.NodeInfo.BootID = boot }
 
-// condition gives a Node the condition that announces a shutdown.
-func condition(status corev1.ConditionStatus, message string) func(*corev1.Node) {
+// withCondition gives a Node the condition that announces a shutdown.
+func withCondition(status corev1.ConditionStatus, message string) func(*corev1.Node) {
 	return func(n *corev1.Node) {
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: corev1.NodeGracefulNodeShutdownInProgress, Status: status, Message: message})
 	}

@@ -3,38 +3,37 @@
 package agent
 
 import (
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
+	"slices"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/hold"
-	"github.com/nodegate/nodegate/internal/kube/gateclient"
 )
 
 // stateOf returns what the plugin has to know in a boot. A gate without a record on the Node
 // does not apply to it.
-func stateOf(boot string, node *corev1.Node, gates []*gateclient.StoredGate, pods []*corev1.Pod) *hold.State {
+func stateOf(boot string, n *node, gates []*nodeGate, pods []*pod) *hold.State {
 	state := &hold.State{Boot: boot, Gates: []hold.Gate{}, Pods: make(map[string]hold.BoundPod)}
 	for _, p := range pods {
-		state.Pods[string(p.UID)] = hold.BoundPod{Terminating: p.DeletionTimestamp != nil, Restarts: p.Spec.RestartPolicy != corev1.RestartPolicyNever}
+		state.Pods[p.UID] = hold.BoundPod{Terminating: p.DeletionTimestamp != "", Restarts: p.Spec.RestartPolicy != restartPolicyNever}
 	}
 	for _, ng := range gates {
-		record, err := gate.ParseRecord(node.Annotations[v1alpha1.RecordAnnotationPrefix+ng.Name])
-		if err != nil || !holds(&ng.NodeGate) {
+		record, err := parseRecord(n.Annotations[recordAnnotationPrefix+ng.Name])
+		if err != nil || !holds(ng) {
 			continue
 		}
 		current := boot
-		if ng.Spec.Mode == v1alpha1.ModePaused {
+		if ng.Spec.Mode == modePaused {
 			current = record.Boot // a paused gate does not close again, and its record stays
 		}
-		state.Gates = append(state.Gates, hold.Gate{Name: ng.Name, Open: record.OpenIn(current), Seconds: ptr.Deref(ng.Spec.HoldSeconds, v1alpha1.DefaultHoldSeconds)})
+		seconds := int32(defaultHoldSeconds)
+		if ng.Spec.HoldSeconds != nil {
+			seconds = *ng.Spec.HoldSeconds
+		}
+		state.Gates = append(state.Gates, hold.Gate{Name: ng.Name, Open: record.openIn(current), Seconds: seconds})
 		for _, p := range pods {
-			if !tolerates(p, &ng.NodeGate) {
-				bound := state.Pods[string(p.UID)]
+			if !tolerates(p, ng) {
+				bound := state.Pods[p.UID]
 				bound.Gates = append(bound.Gates, ng.Name)
-				state.Pods[string(p.UID)] = bound
+				state.Pods[p.UID] = bound
 			}
 		}
 	}
@@ -42,16 +41,15 @@ func stateOf(boot string, node *corev1.Node, gates []*gateclient.StoredGate, pod
 }
 
 // holds reports whether the gate holds pods. A paused gate keeps its taints.
-func holds(ng *v1alpha1.NodeGate) bool {
-	return ng.ReadError == "" && ng.Spec.Mode != v1alpha1.ModeDryRun && ng.Spec.BypassedPods == v1alpha1.BypassedHold &&
-		!meta.IsStatusConditionFalse(ng.Status.Conditions, v1alpha1.ConditionAccepted)
+func holds(ng *nodeGate) bool {
+	return !ng.unreadable && ng.Spec.Mode != modeDryRun && ng.Spec.BypassedPods == bypassedHold &&
+		!slices.ContainsFunc(ng.Conditions, func(c condition) bool { return c.Type == conditionAccepted && c.Status == conditionFalse })
 }
 
 // tolerates reports whether the pod tolerates all taints of the gate.
-func tolerates(p *corev1.Pod, ng *v1alpha1.NodeGate) bool {
-	bound := gate.BoundPod{Tolerations: p.Spec.Tolerations}
-	for _, taint := range ng.Spec.Taints() {
-		if taint.Effect != corev1.TaintEffectPreferNoSchedule && !bound.Tolerates(taint) {
+func tolerates(p *pod, ng *nodeGate) bool {
+	for _, of := range ng.taints() {
+		if of.Effect != effectPreferNoSchedule && !slices.ContainsFunc(p.Spec.Tolerations, func(t toleration) bool { return t.tolerates(of) }) {
 			return false
 		}
 	}

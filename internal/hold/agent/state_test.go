@@ -6,32 +6,30 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/hold"
-	"github.com/nodegate/nodegate/internal/kube/gateclient"
+	"github.com/nodegate/nodegate/internal/kube/jsonclient"
 )
 
 const boot = "boot-2"
 
-func gateNamed(name string, change func(*gateclient.StoredGate)) *gateclient.StoredGate {
-	g := &gateclient.StoredGate{NodeGate: v1alpha1.NodeGate{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: v1alpha1.NodeGateSpec{
-			Taint:        v1alpha1.Taint{Key: name, Effect: corev1.TaintEffectNoSchedule},
-			BypassedPods: v1alpha1.BypassedHold, Mode: v1alpha1.ModeEnforce,
-		},
+func gateNamed(name string, change func(*nodeGate)) *nodeGate {
+	g := &nodeGate{Metadata: jsonclient.Metadata{Name: name}, Spec: nodeGateSpec{
+		Taint: taint{Key: name, Effect: "NoSchedule"}, BypassedPods: bypassedHold, Mode: "Enforce",
 	}}
 	change(g)
 	return g
 }
 
-func podWith(uid string, tolerations ...corev1.Toleration) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: corev1.PodSpec{Tolerations: tolerations}}
+func podWith(uid string, tolerations ...toleration) *pod {
+	p := &pod{Metadata: jsonclient.Metadata{UID: uid}}
+	p.Spec.Tolerations = tolerations
+	return p
+}
+
+func nodeWith(annotations map[string]string) *node {
+	return &node{nodeMetadata: nodeMetadata{Annotations: annotations}}
 }
 
 // Gates that apply to the node and hold pods are in the state, open only if their record says so
@@ -44,13 +42,13 @@ func TestGatesOfTheState(t *testing.T) {
 		forcedOpen = `{"state":"Closed","boot":"boot-2","taint":"g:NoSchedule","override":"Open","overrideSince":"2026-01-01T00:00:00Z"}`
 		forcedShut = `{"state":"Open","boot":"boot-2","taint":"g:NoSchedule","override":"Closed","overrideSince":"2026-01-01T00:00:00Z"}`
 	)
-	unchanged := func(*gateclient.StoredGate) {}
+	unchanged := func(*nodeGate) {}
 	open := []hold.Gate{{Name: "g", Open: true, Seconds: 600}}
 	closed := []hold.Gate{{Name: "g", Seconds: 600}}
 	for _, test := range []struct {
 		name   string
 		record string
-		change func(*gateclient.StoredGate)
+		change func(*nodeGate)
 		want   []hold.Gate
 	}{
 		{"open in this boot", openNow, unchanged, open},
@@ -60,18 +58,18 @@ func TestGatesOfTheState(t *testing.T) {
 		{"closed by an override", forcedShut, unchanged, closed},
 		{"not a member", "", unchanged, []hold.Gate{}},
 		{"damaged record", "{", unchanged, []hold.Gate{}},
-		{"limited", closedNow, func(g *gateclient.StoredGate) { g.Spec.HoldSeconds = ptr.To[int32](5) }, []hold.Gate{{Name: "g", Seconds: 5}}},
-		{"reports only", closedNow, func(g *gateclient.StoredGate) { g.Spec.BypassedPods = v1alpha1.BypassedReport }, []hold.Gate{}},
-		{"paused", closedNow, func(g *gateclient.StoredGate) { g.Spec.Mode = v1alpha1.ModePaused }, closed},
-		{"paused, open in the previous boot", openBefore, func(g *gateclient.StoredGate) { g.Spec.Mode = v1alpha1.ModePaused }, open},
-		{"dry run", closedNow, func(g *gateclient.StoredGate) { g.Spec.Mode = v1alpha1.ModeDryRun }, []hold.Gate{}},
-		{"unreadable", closedNow, func(g *gateclient.StoredGate) { g.ReadError = "newer" }, []hold.Gate{}},
-		{"not accepted", closedNow, func(g *gateclient.StoredGate) {
-			g.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionFalse}}
+		{"limited", closedNow, func(g *nodeGate) { g.Spec.HoldSeconds = ptr.To[int32](5) }, []hold.Gate{{Name: "g", Seconds: 5}}},
+		{"reports only", closedNow, func(g *nodeGate) { g.Spec.BypassedPods = "Report" }, []hold.Gate{}},
+		{"paused", closedNow, func(g *nodeGate) { g.Spec.Mode = modePaused }, closed},
+		{"paused, open in the previous boot", openBefore, func(g *nodeGate) { g.Spec.Mode = modePaused }, open},
+		{"dry run", closedNow, func(g *nodeGate) { g.Spec.Mode = modeDryRun }, []hold.Gate{}},
+		{"unreadable", closedNow, func(g *nodeGate) { g.unreadable = true }, []hold.Gate{}},
+		{"not accepted", closedNow, func(g *nodeGate) {
+			g.Conditions = []condition{{Type: conditionAccepted, Status: conditionFalse}}
 		}, []hold.Gate{}},
 	} {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.RecordAnnotationPrefix + "g": test.record}}}
-		got := stateOf(boot, node, []*gateclient.StoredGate{gateNamed("g", test.change)}, nil)
+		node := nodeWith(map[string]string{recordAnnotationPrefix + "g": test.record})
+		got := stateOf(boot, node, []*nodeGate{gateNamed("g", test.change)}, nil)
 		if diff := cmp.Diff(&hold.State{Boot: boot, Gates: test.want, Pods: map[string]hold.BoundPod{}}, got); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
@@ -80,25 +78,25 @@ func TestGatesOfTheState(t *testing.T) {
 
 // A pod waits for each gate with a taint that it does not tolerate.
 func TestPodsOfTheState(t *testing.T) {
-	reclosing := gateNamed("b", func(g *gateclient.StoredGate) {
-		g.Spec.RecloseTaint = &v1alpha1.Taint{Key: "b-again", Effect: corev1.TaintEffectNoExecute}
+	reclosing := gateNamed("b", func(g *nodeGate) {
+		g.Spec.RecloseTaint = &taint{Key: "b-again", Effect: "NoExecute"}
 	})
-	preferring := gateNamed("c", func(g *gateclient.StoredGate) {
-		g.Spec.Taint.Effect = corev1.TaintEffectPreferNoSchedule
-		g.Spec.RecloseTaint = &v1alpha1.Taint{Key: "c-again", Effect: corev1.TaintEffectNoSchedule}
+	preferring := gateNamed("c", func(g *nodeGate) {
+		g.Spec.Taint.Effect = effectPreferNoSchedule
+		g.Spec.RecloseTaint = &taint{Key: "c-again", Effect: "NoSchedule"}
 	})
-	gates := []*gateclient.StoredGate{gateNamed("a", func(*gateclient.StoredGate) {}), reclosing, preferring}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{}}}
+	gates := []*nodeGate{gateNamed("a", func(*nodeGate) {}), reclosing, preferring}
+	node := nodeWith(map[string]string{})
 	for _, g := range gates {
-		node.Annotations[v1alpha1.RecordAnnotationPrefix+g.Name] = `{"state":"Open","boot":"boot-2"}`
+		node.Annotations[recordAnnotationPrefix+g.Name] = `{"state":"Open","boot":"boot-2"}`
 	}
-	exists := func(key string) corev1.Toleration {
-		return corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists}
+	exists := func(key string) toleration {
+		return toleration{Key: key, Operator: operatorExists}
 	}
 	deleted := podWith("deleted")
-	deleted.DeletionTimestamp = &metav1.Time{}
-	deleted.Spec.RestartPolicy = corev1.RestartPolicyNever
-	got := stateOf(boot, node, gates, []*corev1.Pod{
+	deleted.DeletionTimestamp = "2026-01-01T00:00:00Z"
+	deleted.Spec.RestartPolicy = restartPolicyNever
+	got := stateOf(boot, node, gates, []*pod{
 		podWith("workload"), podWith("daemon", exists("")), podWith("some", exists("a"), exists("b")),
 		deleted,
 		podWith("reclosing", exists("b"), exists("b-again"), exists("c-again")),
