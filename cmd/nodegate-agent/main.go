@@ -18,8 +18,6 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/nodegate/nodegate/internal/hold"
 	"github.com/nodegate/nodegate/internal/hold/agent"
 	"github.com/nodegate/nodegate/internal/kube/jsonclient"
@@ -30,7 +28,7 @@ import (
 const gcPercent = 20
 
 func main() {
-	withoutHugePages()
+	hold.WithoutHugePages()
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -43,23 +41,6 @@ func main() {
 	if err := run(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "nodegate-agent:", err)
 		os.Exit(1)
-	}
-}
-
-// withoutHugePages starts the program again without transparent huge pages, unless it runs
-// without them. With them, the kernel gives it two megabytes wherever it uses a few kilobytes,
-// which is most of its memory where they are enabled for all programs. They are disabled before
-// the start, because the runtime uses memory before main. Without the permission, the program
-// continues as it is.
-func withoutHugePages() {
-	if disabled, err := unix.PrctlRetInt(unix.PR_GET_THP_DISABLE, 0, 0, 0, 0); err != nil || disabled != 0 {
-		return
-	}
-	if err := unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0); err != nil {
-		return
-	}
-	if program, err := os.Executable(); err == nil {
-		_ = syscall.Exec(program, os.Args, os.Environ()) // it returns only if it fails
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 const logFile = "/run/nodegate-hold.log"
 
 func main() {
+	hold.WithoutHugePages()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args); err != nil {

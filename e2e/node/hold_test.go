@@ -72,6 +72,7 @@ func TestHold(t *testing.T) {
 		h.await(t, false)
 		opened := time.Now()
 		h.awaitStarts(t, off, len(before))
+		t.Logf("reboot %d: %d held pods have started", i+1, len(before))
 		h.awaitStart(t, late, ready)
 		if remain := intersection(before, uids(h.boundPods(t))); len(remain) != len(before) {
 			t.Errorf("of %d pods that were bound before, %d remain", len(before), len(remain))

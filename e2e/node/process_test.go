@@ -36,7 +36,7 @@ func killAll(t *testing.T, program string) {
 	}
 }
 
-// processes returns the IDs of all processes of a program.
+// processes returns the IDs of all processes of a program on the machines of these tests.
 func processes(t *testing.T, program string) (all []int) {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*")
@@ -49,9 +49,22 @@ func processes(t *testing.T, program string) (all []int) {
 		}
 		pid, err := strconv.Atoi(filepath.Base(dir))
 		must(t, err)
-		all = append(all, pid)
+		if isOurs(pid) {
+			all = append(all, pid)
+		}
 	}
 	return all
+}
+
+// isOurs reports whether a process descends from this one: other tests may run machines, too.
+func isOurs(pid int) bool {
+	for pid > 1 && pid != os.Getpid() {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // it may have ended
+		_, after, _ := strings.Cut(string(status), "\nPPid:")
+		parent, _, _ := strings.Cut(after, "\n")
+		pid, _ = strconv.Atoi(strings.TrimSpace(parent))
+	}
+	return pid == os.Getpid()
 }
 
 // agentLimit is the most resident memory that the node agent may use, because it runs on each
