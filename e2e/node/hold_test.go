@@ -161,17 +161,22 @@ func TestHoldSurvivesKills(t *testing.T) {
 // bindJob binds a pod to the machine that is never restarted, and that the agent does not know.
 func (h *host) bindJob(t *testing.T, name string) {
 	t.Helper()
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	p := podThatWrites(name, corev1.RestartPolicyNever)
+	p.Name, p.Spec.NodeName = name, h.name
+	must(t, shared.client.Create(t.Context(), p))
+}
+
+// podThatWrites returns a pod without a name whose container writes, under a name, when it starts.
+func podThatWrites(name string, restarts corev1.RestartPolicy) *corev1.Pod {
 	directory := corev1.HostPathDirectory
-	p.Spec = corev1.PodSpec{
-		NodeName: h.name, RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64),
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}, Spec: corev1.PodSpec{
+		RestartPolicy: restarts, TerminationGracePeriodSeconds: new(int64),
 		Containers: []corev1.Container{{
-			Name: "job", Image: machine.ImageName, ImagePullPolicy: corev1.PullNever, Args: []string{"run", "/shared/starts", name},
+			Name: "pod", Image: machine.ImageName, ImagePullPolicy: corev1.PullNever, Args: []string{"run", "/shared/starts", name},
 			VolumeMounts: []corev1.VolumeMount{{Name: "shared", MountPath: "/shared"}},
 		}},
 		Volumes: []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: machine.SharedDir, Type: &directory}}}},
-	}
-	must(t, shared.client.Create(t.Context(), p))
+	}}
 }
 
 // A held pod can be deleted, for example to drain the node.

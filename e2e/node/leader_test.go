@@ -19,12 +19,19 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/testcluster/await"
-	"github.com/nodegate/nodegate/testcluster/machine"
+)
+
+const (
+	// failover is the time after which another replica writes if the leader has crashed.
+	failover = 3 * time.Second
+	// arrivalInterval is the interval at which pods are created while the leader reboots.
+	arrivalInterval = 200 * time.Millisecond
 )
 
 // The leader runs on the machine that loses power. It is started again with the machine, and
 // another replica may run elsewhere. The gate closes in the new boot, and opens when the
-// daemon is ready in it. Pods that are bound in the new boot before that are counted.
+// daemon is ready in it. Pods are bound between the report of the new boot and the closing for
+// no longer than the other replica needs to become the leader, if there is one.
 func TestLeaderReboots(t *testing.T) {
 	skipUnlessLong(t)
 	for _, standby := range []bool{true, false} {
@@ -40,7 +47,7 @@ func TestLeaderReboots(t *testing.T) {
 			h.setReady(t, false)
 			must(t, h.PowerOff())
 			shared.leader.Kill()
-			pods := h.createPods(t)
+			pods := h.createPods(t, arrivalInterval)
 			off := time.Now()
 			must(t, h.PowerOn())
 			h.awaitStart(t, "", off) // the leader's container starts at about the same time
@@ -55,12 +62,60 @@ func TestLeaderReboots(t *testing.T) {
 				t.Errorf("the gate opened before the daemon was ready in this boot")
 			}
 			booted, closed := h.bootAndClosing(t)
-			t.Logf("%d pods were bound after the new boot was reported and before the gate closed; its reason is %s",
-				pods.boundBetween(t, booted, closed), h.reason(t))
+			bound := pods.boundBetween(t, booted, closed)
+			t.Logf("%d pods were bound after the new boot was reported and before the gate closed; its reason is %s", bound, h.reason(t))
+			if most := int(failover / arrivalInterval); standby && bound > most {
+				t.Errorf("another replica leads after %s, in which %d pods are created", failover, most)
+			}
 			h.setReady(t, true)
 			h.await(t, false)
 		})
 	}
+}
+
+// All replicas of nodegate run on the machine that loses power, and start again after the kubelet.
+// Pods are bound to the open node in the new boot until then. With bypassedPods: Hold, none of
+// them starts before the gate has opened in that boot.
+func TestLeaderRebootsWithHold(t *testing.T) {
+	skipUnlessLong(t)
+	h := newHoldingHost(t, "long")
+	h.setReady(t, false)
+	must(t, h.PowerOff())
+	shared.leader.Kill()
+	off := time.Now()
+	must(t, h.PowerOn())
+	h.awaitBoot(t)
+	booted := h.newest()
+	if isClosed(booted) {
+		t.Error("the gate has closed without nodegate")
+	}
+	const exposed = 3
+	pods := h.createPods(t, arrivalInterval)
+	pods.awaitBound(t, booted, exposed)
+	pods.stop(t)
+	h.awaitStart(t, "agent", off)
+	h.awaitAgent(t, false)
+	h.awaitHeld(t)
+	var err error
+	shared.leader, err = startReplica(t.Context(), h.cluster, "first")
+	must(t, err)
+	h.await(t, true)
+	if opened := h.openedIn(h.BootID()); len(opened) > 0 {
+		t.Errorf("the gate opened before the daemon was ready in this boot")
+	}
+	for _, name := range []string{"arrival", "workload", "patient"} {
+		if early := count(h.starts(t), name, off); early > 0 {
+			t.Errorf("%d pods %s started before the gate opened", early, name)
+		}
+	}
+	h.setReady(t, true)
+	h.await(t, false)
+	must(t, await.Until(t.Context(), "held pods", func(context.Context) error {
+		if started := count(h.starts(t), "arrival", off); started < exposed {
+			return fmt.Errorf("%d of them have started", started)
+		}
+		return nil
+	}))
 }
 
 // arrivals are pods that are created, for the scheduler to bind, while a machine reboots.
@@ -74,8 +129,8 @@ type arrivals struct {
 	bound map[types.UID]int64
 }
 
-// createPods creates a pod every 200 ms until the arrivals are stopped.
-func (h *host) createPods(t *testing.T) *arrivals {
+// createPods creates pods at an interval until the arrivals are stopped.
+func (h *host) createPods(t *testing.T, interval time.Duration) *arrivals {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(h.cluster.Admin())
 	must(t, err)
@@ -90,7 +145,7 @@ func (h *host) createPods(t *testing.T) *arrivals {
 	w, err := kube.CoreV1().Pods(namespace).Watch(t.Context(), arrived)
 	must(t, err)
 	go a.observe(t, w)
-	go func() { a.done <- a.create(ctx, t.Context()) }()
+	go func() { a.done <- a.create(ctx, t.Context(), interval) }()
 	return a
 }
 
@@ -98,14 +153,10 @@ func (h *host) createPods(t *testing.T) *arrivals {
 var arrived = metav1.ListOptions{LabelSelector: "app=arrival"}
 
 // create creates pods until ctx ends. A request that has begun is not canceled.
-func (a *arrivals) create(ctx, request context.Context) error {
-	for await.Pause(ctx, 200*time.Millisecond) == nil {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "arrival-", Namespace: namespace, Labels: map[string]string{"app": "arrival"}},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{
-				Name: "pod", Image: machine.ImageName, ImagePullPolicy: corev1.PullNever,
-			}}},
-		}
+func (a *arrivals) create(ctx, request context.Context, interval time.Duration) error {
+	for await.Pause(ctx, interval) == nil {
+		pod := podThatWrites("arrival", corev1.RestartPolicyAlways)
+		pod.GenerateName, pod.Labels = "arrival-", map[string]string{"app": "arrival"}
 		if _, err := a.kube.CoreV1().Pods(namespace).Create(request, pod, metav1.CreateOptions{}); err != nil {
 			return err
 		}
@@ -145,6 +196,25 @@ func (a *arrivals) boundBetween(t *testing.T, from, until *corev1.Node) (n int) 
 		}
 	}
 	return n
+}
+
+// awaitBound waits until a number of pods have been bound after a state of the Node.
+func (a *arrivals) awaitBound(t *testing.T, from *corev1.Node, want int) {
+	t.Helper()
+	must(t, await.Until(t.Context(), "pods", func(context.Context) error {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		n := 0
+		for _, at := range a.bound {
+			if at > version(t, from) {
+				n++
+			}
+		}
+		if n < want {
+			return fmt.Errorf("%d of %d are bound", n, want)
+		}
+		return nil
+	}))
 }
 
 // bootAndClosing returns the first state of the Node in the current boot, and the first in
