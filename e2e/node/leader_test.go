@@ -63,7 +63,8 @@ func TestLeaderReboots(t *testing.T) {
 			}
 			booted, closed := h.bootAndClosing(t)
 			bound := pods.boundBetween(t, booted, closed)
-			t.Logf("%d pods were bound after the new boot was reported and before the gate closed; its reason is %s", bound, h.reason(t))
+			t.Logf("%d pods were bound after the new boot was reported and before the gate closed; its reason is %s; at least %d pods started before it opened",
+				bound, h.reason(t), count(h.starts(t), "arrival", off))
 			if most := int(failover / arrivalInterval); standby && bound > most {
 				t.Errorf("another replica leads after %s, in which %d pods are created", failover, most)
 			}
