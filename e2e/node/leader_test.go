@@ -66,7 +66,7 @@ func TestLeaderReboots(t *testing.T) {
 			t.Logf("%d pods were bound after the new boot was reported and before the gate closed; its reason is %s; at least %d pods started before it opened",
 				bound, h.reason(t), count(h.starts(t), "arrival", off))
 			if most := int(failover / arrivalInterval); standby && bound > most {
-				t.Errorf("another replica leads after %s, in which %d pods are created", failover, most)
+				t.Errorf("these are more than the %d that are created in the %s that a standby may need to lead", most, failover)
 			}
 			h.setReady(t, true)
 			h.await(t, false)
