@@ -21,6 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/e2e/judge"
@@ -89,7 +91,17 @@ func (h *host) observe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := c.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + h.name})
+	nodes, err := c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The API server ends each watch after half an hour or more.
+	w, err := watchtools.NewRetryWatcherWithContext(t.Context(), nodes.ResourceVersion, &cache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.FieldSelector = "metadata.name=" + h.name
+			return c.CoreV1().Nodes().Watch(ctx, o)
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
