@@ -140,9 +140,9 @@ test-node: node-components ## Test nodegate with a real kubelet and containerd, 
 
 # Programs that nodegate is tested beside. The first build of each takes minutes, and prints how
 # long: make test-neighbours NEIGHBOURS=descheduler
-NEIGHBOURS := descheduler,karpenter,cluster-api,istio-untaint,argocd,flux
+NEIGHBOURS := descheduler,karpenter,cluster-api,istio-untaint,argocd,flux,cilium-operator-generic
 
-test-neighbours: neighbour-components ## Test nodegate beside other controllers that use taints (6 min).
+test-neighbours: neighbour-components ## Test nodegate beside other controllers that use taints (9 min).
 	$(call run_tests,neighbours -- -args -neighbours=$(NEIGHBOURS))
 
 test-tools: ## Test programs in modules of their own, under hack/tools (1 min).

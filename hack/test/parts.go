@@ -67,7 +67,7 @@ var parts = []part{
 		dirs: []string{"."}, needs: "node-components", packages: []string{"./testcluster/machine", "./e2e/node"}, starts: []components.Source{programs},
 	},
 	{
-		name: "neighbours", what: "nodegate beside other controllers that use taints", takes: "6 min",
+		name: "neighbours", what: "nodegate beside other controllers that use taints", takes: "9 min",
 		dirs: []string{"."}, needs: "neighbour-components", packages: []string{"./e2e/neighbours"}, starts: []components.Source{programs},
 	},
 	{

@@ -41,6 +41,9 @@ const (
 	ArgoCD Component = "argocd"
 	// Flux is the part of Flux that applies objects and finds drift.
 	Flux Component = "flux"
+	// CiliumOperator has the name of the release's program, because the program derives its user
+	// agent and its defaults from its own name.
+	CiliumOperator Component = "cilium-operator-generic"
 )
 
 // ControlPlane returns the components that run in a cluster, in the order in which
@@ -55,7 +58,7 @@ func Node() []Component { return []Component{Kubelet, Containerd, ContainerdShim
 
 // Neighbours returns the components that run beside nodegate in a cluster.
 func Neighbours() []Component {
-	return []Component{Descheduler, Karpenter, ClusterAPI, IstioUntaint, ArgoCD, Flux}
+	return []Component{Descheduler, Karpenter, ClusterAPI, IstioUntaint, ArgoCD, Flux, CiliumOperator}
 }
 
 // mainPackages are the packages that the components are built from.
@@ -77,6 +80,7 @@ var mainPackages = map[Component]string{
 	IstioUntaint:      "nodegate.dev/cluster/istio",
 	ArgoCD:            "nodegate.dev/cluster/argocd",
 	Flux:              "nodegate.dev/cluster/flux",
+	CiliumOperator:    "github.com/cilium/cilium/operator",
 }
 
 // ownModules are the names of module files (see moduleFiles) by the components that are not
@@ -92,6 +96,7 @@ var ownModules = map[Component]string{
 	IstioUntaint:   "istio-0.0",
 	ArgoCD:         "argocd-3.6",
 	Flux:           "flux-0.76",
+	CiliumOperator: "cilium-1.20",
 }
 
 // ofKubernetes reports whether the component runs in the control plane and has

@@ -79,6 +79,7 @@ func minorNumber(version string) int {
 // the version.
 var projects = map[string]string{
 	"argocd":      "github.com/argoproj/argo-cd/v3",
+	"cilium":      "github.com/cilium/cilium",
 	"cluster-api": "sigs.k8s.io/cluster-api",
 	"containerd":  "github.com/containerd/containerd/v2",
 	"descheduler": "sigs.k8s.io/descheduler",
@@ -128,9 +129,12 @@ func readModule(file string) (*module, error) {
 }
 
 // tags returns the build tags. Those of containerd omit snapshotters that need
-// libraries of the machine.
+// libraries of the machine, and those of Cilium are its generic operator's.
 func (m *module) tags() string {
-	if m.project == "containerd" {
+	switch m.project {
+	case "cilium":
+		return "ipam_provider_operator"
+	case "containerd":
 		return "no_btrfs,no_devmapper,no_zfs"
 	}
 	return ""
