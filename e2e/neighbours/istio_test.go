@@ -4,14 +4,12 @@ package neighbours
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -36,7 +34,7 @@ func TestIstio(t *testing.T) {
 	s.start([]string{"KUBECONFIG=" + s.kubeconfig("istio-system", "istiod")})
 	s.declareWith(istioGate, istioKey, "daemonSet: {namespace: istio-system, name: istio-cni-node}")
 	s.createNode(istioGate, map[string]string{siteLabel: istioGate})
-	s.setBootID("boot-1")
+	s.setBootID(istioGate, "boot-1")
 	s.workload(istioGate, istioGate, 2, "[]")
 	pod := s.awaitCNIPod()
 	if node := s.node(istioGate); !hasTaint(node, istioKey) {
@@ -49,7 +47,7 @@ func TestIstio(t *testing.T) {
 	t.Logf("at the first opening, istiod patched the node %d times, and nodegate %d times", s.patches(s.since, istioUser), s.patches(s.since, shared.installation.Username()))
 
 	before := s.now()
-	s.setBootID("boot-2")
+	s.setBootID(istioGate, "boot-2")
 	s.eventually("istiod to remove the taint after the reboot, and nodegate to report it", func(ctx context.Context) error {
 		gate, err := testbed.GetGate(ctx, shared.applier, istioGate)
 		if err != nil {
@@ -70,16 +68,6 @@ func TestIstio(t *testing.T) {
 			t.Errorf("the message does not contain %q", part)
 		}
 	}
-}
-
-// setBootID changes the node's boot ID.
-func (s *site) setBootID(id string) {
-	s.Helper()
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"nodeInfo": map[string]string{"bootID": id}}})
-	s.must(err)
-	node := &corev1.Node{}
-	node.Name = istioGate
-	s.must(s.client.Status().Patch(s.Context(), node, client.RawPatch(types.StrategicMergePatchType, body)))
 }
 
 // awaitCNIPod waits until the node has a CNI pod that is not ready.

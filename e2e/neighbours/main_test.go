@@ -52,6 +52,7 @@ type site struct {
 	client  client.Client
 	// neighbour is the path of the neighbour's program.
 	neighbour string
+	started   int // how often the neighbour was started
 	since     judge.Position
 }
 

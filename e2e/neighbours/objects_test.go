@@ -4,12 +4,14 @@ package neighbours
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -122,6 +124,16 @@ func (s *site) node(name string) *corev1.Node {
 	var node corev1.Node
 	s.must(s.client.Get(s.Context(), client.ObjectKey{Name: name}, &node))
 	return &node
+}
+
+// setBootID changes a node's boot ID.
+func (s *site) setBootID(name, id string) {
+	s.Helper()
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"nodeInfo": map[string]string{"bootID": id}}})
+	s.must(err)
+	node := &corev1.Node{}
+	node.Name = name
+	s.must(s.client.Status().Patch(s.Context(), node, client.RawPatch(types.StrategicMergePatchType, body)))
 }
 
 // setReady adds readyLabel to a node, or removes it.

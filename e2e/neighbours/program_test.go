@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -25,6 +26,7 @@ type program struct {
 	command *exec.Cmd
 	logFile string
 	done    chan struct{} // closed when it has ended
+	stopped sync.Once
 }
 
 // kubeconfig returns a kubeconfig file of a ServiceAccount.
@@ -43,8 +45,9 @@ func (s *site) start(environment []string, arguments ...string) *program {
 	// The cluster's process group is killed when this process ends for any reason.
 	group, err := syscall.Getpgid(s.cluster.PID(testcluster.APIServer))
 	s.must(err)
-	name := strings.ReplaceAll(s.Name(), "/", "-")
-	p := &program{site: s, logFile: filepath.Join(s.cluster.Dir(), "logs", name+".log"), done: make(chan struct{})}
+	s.started++
+	name := fmt.Sprintf("%s-%d.log", strings.ReplaceAll(s.Name(), "/", "-"), s.started)
+	p := &program{site: s, logFile: filepath.Join(s.cluster.Dir(), "logs", name), done: make(chan struct{})}
 	log, err := os.Create(p.logFile)
 	s.must(err)
 	defer log.Close()
@@ -61,8 +64,10 @@ func (s *site) start(environment []string, arguments ...string) *program {
 	return p
 }
 
-// stop ends the program.
-func (p *program) stop() {
+// stop ends the program, which must not have ended by itself.
+func (p *program) stop() { p.stopped.Do(p.end) }
+
+func (p *program) end() {
 	select {
 	case <-p.done:
 		p.Errorf("%s ended: see %s", p.command.Path, p.logFile)
