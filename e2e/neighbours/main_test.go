@@ -61,11 +61,18 @@ type site struct {
 func newSite(t *testing.T, neighbour components.Component) *site {
 	t.Helper()
 	skipUnlessRequested(t, neighbour)
+	s := newSiteWithout(t)
+	s.build(neighbour)
+	return s
+}
+
+// newSiteWithout returns a site without a neighbour.
+func newSiteWithout(t *testing.T) *site {
+	t.Helper()
 	s := &site{T: t, cluster: clustertest.Shared(t)}
 	shared.once.Do(func() { shared.err = install(s.cluster) })
 	s.must(shared.err)
 	s.client = shared.client
-	s.build(neighbour)
 	s.since = s.now()
 	t.Cleanup(s.judge)
 	return s

@@ -34,6 +34,10 @@ const olderReason = "run with Kubernetes 1.36 or newer"
 // their package, because they wait for minutes. See e2e/node.
 const longReason = "run with -long"
 
+// givenReason ends the message with which tests are skipped beside a program that cannot be
+// built from Go modules, and whose path is not given. See e2e/neighbours.
+const givenReason = "run with -medik8s"
+
 // finished is a run of go test that has ended.
 type finished struct {
 	command string
@@ -143,7 +147,7 @@ func (t *test) write(w io.Writer, p *pkg) {
 // not be skipped.
 func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 	unexpected := make(map[*pkg][]skip)
-	short, long := 0, 0
+	short, long, given := 0, 0, 0
 	for _, f := range r.runs {
 		for _, p := range f.results.packages {
 			var older []string
@@ -155,6 +159,8 @@ func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 					older = append(older, s.name)
 				case strings.HasSuffix(s.output, longReason):
 					long++
+				case strings.HasSuffix(s.output, givenReason):
+					given++
 				default:
 					fmt.Fprintf(w, "skipped: %s %s: %s\n", p.path, s.name, s.output)
 					if r.strict {
@@ -173,6 +179,9 @@ func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 	}
 	if long > 0 {
 		fmt.Fprintf(w, "skipped: %d tests that wait for minutes (run with -long)\n", long)
+	}
+	if given > 0 {
+		fmt.Fprintf(w, "skipped: %d tests beside a program that must be given (run with -medik8s)\n", given)
 	}
 	return unexpected
 }

@@ -34,6 +34,9 @@ func TestCluster(t *testing.T) { if testing.Short() { t.Skip("needs a control pl
 	"long/p_test.go": `package long
 import "testing"
 func TestWaits(t *testing.T) { t.Skip("it waits for minutes: run with -long") }`,
+	"given/p_test.go": `package given
+import "testing"
+func TestBeside(t *testing.T) { t.Skip("the operator is not requested: run with -medik8s") }`,
 	"broken/p_test.go": `package broken
 import "testing"
 func TestBroken(t *testing.T) { undefined() }`,
@@ -104,6 +107,7 @@ func TestRuns(t *testing.T) {
 		"skip":     {args: []string{"./skip"}, want: []string{"skipped: example.com/m/skip TestSkips: p_test.go:3: needs a moon\n", "ok  \texample.com/m/skip\tT\n"}},
 		"no skips": {args: []string{"-skips=fail", "./skip"}, status: 1, want: []string{"--- SKIP: TestSkips", "FAIL\texample.com/m/skip [skipped tests]\nFAIL\n"}},
 		"short":    {args: []string{"-skips=fail", "-short", "./short"}, want: []string{"1 tests that need a control plane or take long", "ok  \texample.com/m/short\tT\n"}},
+		"given":    {args: []string{"-skips=fail", "./given"}, want: []string{"1 tests beside a program that must be given (run with -medik8s)", "ok  \texample.com/m/given\tT\n"}},
 		"long":     {args: []string{"-skips=fail", "./long"}, want: []string{"1 tests that wait for minutes (run with -long)", "ok  \texample.com/m/long\tT\n"}},
 		"broken":   {args: []string{"./broken"}, status: 1, want: []string{"undefined: undefined", "FAIL\texample.com/m/broken [build failed]\nFAIL\n"}},
 		"hang": {
