@@ -3,8 +3,9 @@
 // Command bench compares nodegate with the limit, which is the minimum cost of its work:
 // a bare loop that watches the same pods and sends one precomputed PATCH for each change.
 // Both take turns (A B B A) on the same API server, with the same permissions, client
-// settings and concurrency. The main results are ratios, because absolute values depend
-// on the machine and its current load, which are reported too.
+// settings and concurrency. The main results are ratios within pairs of turns, because
+// absolute values depend on the machine and its current load. Rounds in which the machine
+// does something else are rejected and repeated.
 //
 // nodegate, the limit and the observer are separate processes. Times are measured only by
 // the observer, with its own watches.
@@ -162,6 +163,7 @@ func measureOne(ctx context.Context, env *figure.Env, f figure.Figure) (report.R
 	env.Say("%s: %s", f.ID, f.Title)
 	began := time.Now()
 	result, err := f.Measure(ctx, env)
+	result.Rounds = env.TakeRounds()
 	if err != nil {
 		return result, err
 	}

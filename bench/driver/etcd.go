@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
@@ -40,7 +41,7 @@ const (
 
 var serializer = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme)
 
-// An Object is a Node, a Pod or a ConfigMap.
+// An Object is a Node, a Pod, a ConfigMap or a CSINode.
 type Object interface {
 	runtime.Object
 	metav1.Object
@@ -54,16 +55,18 @@ type Stored struct {
 
 // Store returns the stored form of an object.
 func Store(object Object) (Stored, error) {
-	kind, resource := "Node", "minions"
+	kind, resource := corev1.SchemeGroupVersion.WithKind("Node"), "minions"
 	switch object.(type) {
 	case *corev1.Pod:
-		kind, resource = "Pod", "pods"
+		kind, resource = corev1.SchemeGroupVersion.WithKind("Pod"), "pods"
 	case *corev1.ConfigMap:
-		kind, resource = "ConfigMap", "configmaps"
+		kind, resource = corev1.SchemeGroupVersion.WithKind("ConfigMap"), "configmaps"
+	case *storagev1.CSINode:
+		kind, resource = storagev1.SchemeGroupVersion.WithKind("CSINode"), "csinodes"
 	}
 	stored := object.DeepCopyObject().(Object)
 	stored.SetResourceVersion("") // it is etcd's revision
-	stored.GetObjectKind().SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	stored.GetObjectKind().SetGroupVersionKind(kind)
 	key := path.Join(prefix, resource, object.GetNamespace(), object.GetName())
 	var value bytes.Buffer
 	if err := serializer.Encode(stored, &value); err != nil {

@@ -34,13 +34,15 @@ type Figure struct {
 // All contains the figures in the order of measurement. The fleet hardly ever shrinks in
 // this order.
 var All = []Figure{
-	opening, regression, requests, binding, bursting, servers, ownWork, coldStart, idle, busy, memory, birth, flipping,
+	opening, regression, requests, binding, signals, failover, bursting, servers, ownWork, coldStart, idle, busy, memory, birth, flipping,
 }
 
 // Sizes specifies how much is measured.
 type Sizes struct {
-	// Rounds is the number of rounds of turns.
+	// Rounds is the number of rounds of turns. Spare is the time that rounds may take that
+	// replace rejected ones, in the whole run.
 	Rounds int
+	Spare  time.Duration
 	// Paced is the number of nodes that change one after the other in a turn.
 	Paced int
 	// Flaps is the number of changes of a flapping daemon.
@@ -70,16 +72,16 @@ type Sizes struct {
 // Full and Quick are the sizes of a full and of a quick run.
 var (
 	Full = Sizes{
-		Rounds: 5, Paced: 40, Flaps: 60, Fleets: []int{200, 1000, 5000},
-		Newborn: 200, Bound: 16, Large: 5000, Newcomers: 25, Idle: 32 * time.Second,
+		Rounds: 5, Spare: 2 * time.Minute, Paced: 40, Flaps: 60, Fleets: []int{200, 5000},
+		Newborn: 200, Bound: 12, Large: 5000, Newcomers: 25, Idle: 32 * time.Second,
 		Stored: FleetSize{Nodes: 5_000, Others: 150_000, AtMost: 60}, Replayed: FleetSize{Nodes: 50_000, AtMost: 150}, Starts: 2,
-		Creations: 100, ConfigMaps: 50_000, Gated: 5000,
+		Creations: 100, ConfigMaps: 50_000, Gated: 2000,
 	}
 	Quick = Sizes{
-		Rounds: 1, Paced: 20, Flaps: 30, Fleets: []int{50, 200},
+		Rounds: 1, Spare: 10 * time.Second, Paced: 20, Flaps: 30, Fleets: []int{50, 200},
 		Newborn: 50, Bound: 5, Large: 300, Newcomers: 10, Idle: 3 * time.Second,
 		Stored: FleetSize{Nodes: 500, Others: 15_000}, Replayed: FleetSize{Nodes: 5_000}, Starts: 1,
-		Creations: 20, ConfigMaps: 5_000, Gated: 200,
+		Creations: 20, ConfigMaps: 5_000, Gated: 400,
 	}
 )
 
@@ -146,7 +148,9 @@ type Env struct {
 	limitConfig string // path of a kubeconfig
 	// Results that several figures have in common.
 	bursts []*burst
-	paced  []report.Round
+	paced  []report.Pair
+	// referee rejects disturbed rounds.
+	referee referee
 }
 
 // username is the user name of nodegate and of the limit.
@@ -155,6 +159,7 @@ const username = "system:serviceaccount:nodegate-system:nodegate"
 // New sets up an environment. Messages about the progress are written to progress.
 func New(ctx context.Context, sizes Sizes, progress io.Writer) (_ *Env, err error) {
 	e := &Env{Sizes: sizes, progress: progress, began: time.Now()}
+	e.referee = referee{usage: meter.ReadUsage, say: e.Say, spare: sizes.Spare}
 	e.controlPlane, err = startControlPlane(ctx, testcluster.Options{
 		Components:  []testcluster.Component{testcluster.APIServer, testcluster.Scheduler},
 		Audit:       true,
@@ -218,6 +223,9 @@ func (e *Env) install(ctx context.Context) error {
 	}
 	return errors.Join(testbed.AwaitBirthClosed(ctx, e.Cluster, fixture.Taint), nodegate.Stop())
 }
+
+// TakeRounds returns the rounds since the last call, or nil if there were none.
+func (e *Env) TakeRounds() *report.Rounds { return e.referee.take() }
 
 // StartNodegate starts nodegate and returns when it is the leader and the gate is Ready.
 // The caller must stop it.

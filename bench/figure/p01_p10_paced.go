@@ -17,6 +17,8 @@ import (
 const (
 	// rate is the number of nodes that change per second while latencies are measured.
 	rate = 10
+	// openingGoal is the goal for the ratio of the median latency.
+	openingGoal = 1.10
 	// damping is the gate's closeAfterSeconds for a flapping daemon.
 	damping = 2 * time.Second
 )
@@ -33,7 +35,7 @@ var opening = Figure{
 		rounds, err := e.measurePaced(ctx)
 		return report.Result{
 			Rows: []report.Row{
-				report.Compare("p50", "ms", rounds, latency, report.Percentile(50), report.TimesLimit(1.15)),
+				report.Compare("p50", "ms", rounds, latency, report.Percentile(50), report.TimesLimit(openingGoal)),
 				report.Compare("p99", "ms", rounds, latency, report.Percentile(99), report.TimesLimit(1.5)),
 			},
 			Notes: []string{
@@ -69,7 +71,7 @@ var regression = Figure{
 
 // measurePaced opens and closes nodes one after the other, once for all figures, because
 // starts take longer than turns.
-func (e *Env) measurePaced(ctx context.Context) (_ []report.Round, err error) {
+func (e *Env) measurePaced(ctx context.Context) (_ []report.Pair, err error) {
 	if e.paced != nil {
 		return e.paced, nil
 	}

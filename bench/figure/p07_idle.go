@@ -14,9 +14,9 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/fixture"
-	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/internal/testbed"
 )
 
 const (
@@ -33,66 +33,75 @@ var idle = Figure{
 	Measure: measureIdle,
 }
 
+// Quantities of an idle fleet.
+const (
+	idleShare     = "share"     // % of a core
+	idleAllocated = "allocated" // KiB per second
+)
+
+// idleGoal is the goal for the CPU time of an idle fleet, in % of a core.
+const idleGoal = 0.4
+
 func measureIdle(ctx context.Context, e *Env) (r report.Result, err error) {
 	if err := e.openFleet(ctx, e.Large); err != nil {
 		return r, err
 	}
-	nodegate, err := e.StartNodegate(ctx)
+	nodegate, err := e.StartNodegate(ctx, openMetrics)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, nodegate.Stop()) }()
 	for _, c := range []struct {
-		what           string
+		often          string
 		interval, long time.Duration
 		goal           *report.Goal
 	}{
-		{"idle, each node reporting every 5 minutes", seldom, e.Idle, report.AtMost(0.5)},
-		{"idle, each node reporting every 10 seconds", often, e.Idle / 4, nil},
+		{"each node reporting every 5 minutes", seldom, e.Idle, report.AtMost(idleGoal)},
+		{"each node reporting every 10 seconds", often, e.Idle / 4, nil},
 	} {
-		share, note, err := e.idle(ctx, nodegate.PID(), c.interval, c.long)
+		note := ""
+		pairs, err := e.referee.alone(1, func(int) (sample report.Sample, err error) {
+			sample, note, err = e.idle(ctx, nodegate, c.interval, c.long)
+			return sample, err
+		})
 		if err != nil {
 			return r, err
 		}
-		r.Rows = append(r.Rows, report.Alone(c.what, "% of a core", c.goal, share))
+		r.Rows = append(r.Rows,
+			report.Once("idle, "+c.often, "% of a core", pairs, idleShare, c.goal),
+			report.Once("allocated, "+c.often, "KiB per s", pairs, idleAllocated, nil))
 		r.Notes = append(r.Notes, note)
 	}
 	r.Notes = append(r.Notes, "CPU time (user and system) includes periodic work of nodegate, such as the renewal of its Lease and the probes of the birth policy.")
 	return r, nil
 }
 
-// idle lets each node of the fleet report once in every interval. It returns the share of
-// a core, in percent, that a process uses in the meantime, and a note.
-func (e *Env) idle(ctx context.Context, pid int, interval, long time.Duration) (share float64, note string, err error) {
+// idle lets each node of the fleet report once in every interval. It returns what nodegate
+// uses in the meantime, and a note.
+func (e *Env) idle(ctx context.Context, nodegate *testbed.Controller, interval, long time.Duration) (_ report.Sample, note string, err error) {
 	heartbeats, err := e.heartbeatsFrom(ctx, 0)
 	if err != nil {
-		return 0, "", err
-	}
-	if err := meter.AwaitQuiet(ctx, pid); err != nil {
-		return 0, "", err
+		return nil, "", err
 	}
 	mark, err := e.Audit.Mark()
 	if err != nil {
-		return 0, "", err
+		return nil, "", err
 	}
-	before, err := meter.CPU(pid)
+	var reports driver.Speed
+	s := &Subject{Name: nodegateName, PID: nodegate.PID(), Metrics: nodegate.Metrics}
+	used, err := e.count(ctx, s, func() error {
+		reporting, stop := context.WithTimeout(ctx, long)
+		defer stop()
+		reports, err = heartbeats.Send(reporting, float64(len(e.Fleet.Nodes()))/interval.Seconds())
+		return err
+	})
 	if err != nil {
-		return 0, "", err
-	}
-	reporting, stop := context.WithTimeout(ctx, long)
-	defer stop()
-	nodes := len(e.Fleet.Nodes())
-	reports, err := heartbeats.Send(reporting, float64(nodes)/interval.Seconds())
-	if err != nil {
-		return 0, "", err
-	}
-	after, err := meter.CPU(pid)
-	if err != nil {
-		return 0, "", err
+		return nil, "", err
 	}
 	sent, err := e.Audit.Since(mark)
-	note = fmt.Sprintf("%d nodes, each reporting every %s (%s). nodegate used %s, and sent %s.", nodes, interval, reports, after-before, listRequests(sent))
-	return 100 * (after - before).Seconds() / reports.Took.Seconds(), note, err
+	note = fmt.Sprintf("%d nodes, each reporting every %s (%s). nodegate used %.0f ms, and sent %s.", len(e.Fleet.Nodes()), interval, reports, used[ownCPU], listRequests(sent))
+	took := reports.Took.Seconds()
+	return report.Sample{idleShare: {used[ownCPU] / 10 / took}, idleAllocated: {used[ownAllocated] / took}}, note, err
 }
 
 // openFleet grows the fleet to at least the given size, and makes nodegate open all nodes.

@@ -48,8 +48,8 @@ func measureBusy(ctx context.Context, e *Env) (report.Result, error) {
 		return r, err
 	}
 	b := &busyTurns{Env: e, heartbeats: heartbeats}
-	rounds, err := e.Interleave(ctx, Plan{Rounds: e.Rounds, Nodes: e.Newcomers, Direction: limit.Opens, Short: true}, b.turn)
-	r.Rows = busyRows(rounds)
+	pairs, err := e.Interleave(ctx, Plan{Rounds: e.Rounds, Nodes: e.Newcomers, Direction: limit.Opens, Short: true}, b.turn)
+	r.Rows = busyRows(pairs)
 	r.Notes = []string{
 		fmt.Sprintf("%d nodes. The daemons of %d of them become ready in a turn, %d per second: without load, and under each load.", len(e.Fleet.Nodes()), e.Newcomers, rate),
 		fmt.Sprintf("The gate is edited every %s, so that nodegate reconciles all nodes. The limit does not watch gates.", editInterval),
@@ -60,35 +60,35 @@ func measureBusy(ctx context.Context, e *Env) (report.Result, error) {
 }
 
 // busyRows returns rows that compare the latencies under each load with those without.
-func busyRows(rounds []report.Round) []report.Row {
+func busyRows(pairs []report.Pair) []report.Row {
 	p50, p99 := report.Percentile(50), report.Percentile(99)
 	slowdown := func(load string) report.Row {
-		return report.Growth("p99 "+load+" ÷ p99 "+unloaded, report.Series{Rounds: rounds, Quantity: unloaded},
-			report.Series{Rounds: rounds, Quantity: load}, p99, report.AtMost(2))
+		return report.Growth("p99 "+load+" ÷ p99 "+unloaded, report.Series{Pairs: pairs, Quantity: unloaded},
+			report.Series{Pairs: pairs, Quantity: load}, p99, report.AtMost(2))
 	}
 	return []report.Row{
-		report.Compare("p50 "+unloaded, "ms", rounds, unloaded, p50, nil),
-		report.Compare("p99 "+unloaded, "ms", rounds, unloaded, p99, nil),
-		report.Compare("p99 "+whileEdited, "ms", rounds, whileEdited, p99, nil),
+		report.Compare("p50 "+unloaded, "ms", pairs, unloaded, p50, nil),
+		report.Compare("p99 "+unloaded, "ms", pairs, unloaded, p99, nil),
+		report.Compare("p99 "+whileEdited, "ms", pairs, whileEdited, p99, nil),
 		slowdown(whileEdited),
-		report.Compare("p50 "+whileReported, "ms", rounds, whileReported, p50, nil),
-		report.Compare("p99 "+whileReported, "ms", rounds, whileReported, p99, nil),
+		report.Compare("p50 "+whileReported, "ms", pairs, whileReported, p50, nil),
+		report.Compare("p99 "+whileReported, "ms", pairs, whileReported, p99, nil),
 		slowdown(whileReported),
-		report.Alone("starved nodes "+whileEdited, "", report.AtMost(0), starvedNodes(rounds, whileEdited)),
-		report.Alone("starved nodes "+whileReported, "", report.AtMost(0), starvedNodes(rounds, whileReported)),
+		report.Total("starved nodes "+whileEdited, "", pairs, starvedNodes(whileEdited), report.AtMost(0)),
+		report.Total("starved nodes "+whileReported, "", pairs, starvedNodes(whileReported), report.AtMost(0)),
 	}
 }
 
-// starvedNodes returns how many nodes nodegate starved in all rounds.
-func starvedNodes(rounds []report.Round, load string) (count float64) {
-	for _, round := range rounds {
-		for _, ms := range round.Nodegate[load] {
+// starvedNodes returns a function that counts the nodes that nodegate starved in a pair.
+func starvedNodes(load string) func(nodegate report.Sample) float64 {
+	return func(nodegate report.Sample) (count float64) {
+		for _, ms := range nodegate[load] {
 			if ms > milliseconds(starved) {
 				count++
 			}
 		}
+		return count
 	}
-	return count
 }
 
 // busyTurns are turns of a fleet in which only the first nodes are closed.

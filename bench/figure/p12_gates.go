@@ -50,9 +50,9 @@ func measureGates(ctx context.Context, e *Env) (r report.Result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	rounds, err := f.rounds(ctx, e)
+	pairs, err := f.pairs(ctx, e)
 	row := func(what, unit, quantity string, goal *report.Goal) report.Row {
-		return report.Compare(what, unit, rounds, quantity, report.Mean, goal)
+		return report.Compare(what, unit, pairs, quantity, report.Mean, goal)
 	}
 	r.Rows = append(decisions,
 		row("nodegate's CPU for a flip that no gate reads", "ms", unread.cpu(), nil),
@@ -102,7 +102,7 @@ type flips struct {
 }
 
 func newFlips(ctx context.Context, e *Env) (_ *flips, err error) {
-	f := &flips{flips: min(flipsPerTurn, e.Gated/e.Rounds)}
+	f := &flips{flips: min(flipsPerTurn, e.Gated/(e.Rounds+repeatsAtMost))}
 	var keys, names []string
 	var gates []*unstructured.Unstructured
 	for i := range manyGates {
@@ -189,11 +189,10 @@ var opposite = map[corev1.ConditionStatus]corev1.ConditionStatus{
 	corev1.ConditionTrue: corev1.ConditionFalse, corev1.ConditionFalse: corev1.ConditionTrue,
 }
 
-// rounds changes three conditions of some nodes, one after the other, and of other nodes in
+// pairs changes three conditions of some nodes, one after the other, and of other nodes in
 // each round.
-func (f *flips) rounds(ctx context.Context, e *Env) (all []report.Round, err error) {
-	for n := range e.Rounds {
-		e.Say("  round %d of %d", n+1, e.Rounds)
+func (f *flips) pairs(ctx context.Context, e *Env) ([]report.Pair, error) {
+	return e.referee.alone(e.Rounds, func(n int) (report.Sample, error) {
 		sample, at := report.Sample{}, map[corev1.NodeConditionType]time.Time{}
 		for _, what := range []flipped{unread, damped, closes} {
 			at[what.condition()] = time.Now()
@@ -204,9 +203,8 @@ func (f *flips) rounds(ctx context.Context, e *Env) (all []report.Round, err err
 			sample.Add(what.cpu(), milliseconds(cpu)/float64(f.flips))
 			sample.Add(what.writes(), writes/float64(f.flips))
 		}
-		all = append(all, report.Round{Nodegate: sample})
-	}
-	return all, nil
+		return sample, nil
+	})
 }
 
 // turn writes the nodes from the first on with changed conditions, and returns what that

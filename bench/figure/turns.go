@@ -20,6 +20,8 @@ import (
 type Subject struct {
 	Name string
 	PID  int
+	// Metrics is the address that serves the process's metrics over HTTP.
+	Metrics string
 
 	stop func() error
 }
@@ -32,6 +34,9 @@ const (
 	nodegateName = "nodegate"
 	limitName    = "limit"
 )
+
+// openMetrics is the flag with which nodegate serves metrics over HTTP to all clients.
+const openMetrics = "--metrics-secure=false"
 
 // A Plan specifies the turns.
 type Plan struct {
@@ -58,18 +63,18 @@ func (p *Plan) order(round int) []string {
 }
 
 // Interleave measures nodegate and the limit in turns, and returns the observations of
-// each round.
-func (e *Env) Interleave(ctx context.Context, p Plan, measure turn) (all []report.Round, err error) {
+// each pair of successive turns. Disturbed rounds are repeated.
+func (e *Env) Interleave(ctx context.Context, p Plan, measure turn) (all []report.Pair, err error) {
 	var subject *Subject
 	defer func() {
 		if subject != nil {
 			err = errors.Join(err, subject.stop())
 		}
 	}()
-	for n := range p.Rounds {
-		e.Say("  round %d of %d", n+1, p.Rounds)
-		samples := map[string]report.Sample{nodegateName: {}, limitName: {}}
-		for _, name := range p.order(n) {
+	return e.referee.pairs(p.Rounds, func(n int) ([]report.Pair, error) {
+		order := p.order(n)
+		samples := make([]report.Sample, len(order))
+		for i, name := range order {
 			changed := p.Nodes // since the fleet was reset
 			if subject == nil || subject.Name != name {
 				changed = 1 // by the warm-up
@@ -81,17 +86,27 @@ func (e *Env) Interleave(ctx context.Context, p Plan, measure turn) (all []repor
 				return nil, err
 			}
 			e.Observer.Reset()
-			sample, err := measure(ctx, subject)
-			if err != nil {
+			if err := e.referee.turn(func() (err error) {
+				samples[i], err = measure(ctx, subject)
+				return err
+			}); err != nil {
 				return nil, fmt.Errorf("measuring %s: %w", name, err)
 			}
-			for quantity, observations := range sample {
-				samples[name].Add(quantity, observations...)
-			}
 		}
-		all = append(all, report.Round{Nodegate: samples[nodegateName], Limit: samples[limitName]})
+		return pairUp(order, samples), nil
+	})
+}
+
+// pairUp returns the pairs of successive turns.
+func pairUp(order []string, samples []report.Sample) (all []report.Pair) {
+	for i := 0; i+1 < len(order); i += 2 {
+		pair := report.Pair{Nodegate: samples[i], Limit: samples[i+1]}
+		if order[i] == limitName {
+			pair.Nodegate, pair.Limit = pair.Limit, pair.Nodegate
+		}
+		all = append(all, pair)
 	}
-	return all, nil
+	return all
 }
 
 // replace stops a subject, which may be nil, and starts another one.
@@ -106,17 +121,17 @@ func (e *Env) replace(ctx context.Context, before *Subject, name string, p *Plan
 	}
 	var subject *Subject
 	if name == limitName {
-		process, err := limit.Start(ctx, e.Cluster, e.limitConfig, p.Direction)
+		process, metrics, err := limit.Start(ctx, e.Cluster, e.limitConfig, p.Direction)
 		if err != nil {
 			return nil, err
 		}
-		subject = &Subject{name, process.PID(), func() error { return process.Stop(process.Drain) }}
+		subject = &Subject{name, process.PID(), metrics, func() error { return process.Stop(process.Drain) }}
 	} else {
-		controller, err := e.StartNodegate(ctx)
+		controller, err := e.StartNodegate(ctx, openMetrics)
 		if err != nil {
 			return nil, err
 		}
-		subject = &Subject{name, controller.PID(), controller.Stop}
+		subject = &Subject{name, controller.PID(), controller.Metrics, controller.Stop}
 	}
 	if err := e.warmUp(ctx, subject); err != nil {
 		return nil, errors.Join(err, subject.stop())

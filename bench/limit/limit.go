@@ -10,9 +10,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,9 +44,17 @@ const (
 	Follows Direction = "follows"
 )
 
-// Start starts the limit as a separate process.
-func Start(ctx context.Context, c *testcluster.Cluster, kubeconfig string, direction Direction) (*child.Process, error) {
-	return child.Start(ctx, c, Program, kubeconfig, string(direction))
+// Start starts the limit as a separate process. It returns the address that serves the
+// process's metrics, which are those of Go's runtime.
+func Start(ctx context.Context, c *testcluster.Cluster, kubeconfig string, direction Direction) (_ *child.Process, metrics string, err error) {
+	process, err := child.Start(ctx, c, Program, kubeconfig, string(direction))
+	if err != nil {
+		return nil, "", err
+	}
+	if !process.Lines.Scan() {
+		return nil, "", errors.Join(errors.New("starting the limit: it has no metrics"), process.Stop(process.Drain))
+	}
+	return process, process.Lines.Text(), nil
 }
 
 // The bodies of the patches. They may be constants because the benchmark's nodes have no
@@ -84,7 +97,26 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	if err := child.SayReady(os.Stdout); err != nil {
 		return err
 	}
+	stop, err := serveMetrics(os.Stdout)
+	if err != nil {
+		return err
+	}
+	defer stop()
 	return follow(ctx, was, events, direction, changes)
+}
+
+// serveMetrics serves the process's metrics until stop is called, and writes the address.
+func serveMetrics(out io.Writer) (stop func(), err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("serving metrics: %w", err)
+	}
+	server := &http.Server{Handler: promhttp.Handler(), ReadHeaderTimeout: time.Second}
+	go func() { _ = server.Serve(listener) }() // fails when it is closed
+	if _, err := fmt.Fprintln(out, listener.Addr()); err != nil {
+		return nil, errors.Join(fmt.Errorf("reporting the metrics' address: %w", err), server.Close())
+	}
+	return func() { _ = server.Close() }, nil
 }
 
 // follow sends the changes of readiness that direction includes, compared with was.

@@ -4,6 +4,8 @@ package limit
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -52,5 +54,29 @@ func TestFollow(t *testing.T) {
 				t.Errorf("%q, want %q", s, test.want)
 			}
 		})
+	}
+}
+
+// The limit's metrics contain what it allocates.
+func TestMetrics(t *testing.T) {
+	var address strings.Builder
+	stop, err := serveMetrics(&address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	response, err := http.Get("http://" + strings.TrimSpace(address.String()) + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\ngo_memstats_mallocs_total ", "\ngo_memstats_alloc_bytes_total "} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("there is no %q", want)
+		}
 	}
 }

@@ -8,21 +8,34 @@ import (
 	"net/http/httptest"
 	"net/http/pprof"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/procfs"
 )
+
+// work returns when this process has used CPU time.
+func work(t *testing.T) {
+	t.Helper()
+	before, err := CPU(os.Getpid())
+	for now := before; err == nil && now < before+5*tick; {
+		now, err = CPU(os.Getpid())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 func TestOwnProcess(t *testing.T) {
 	before, err := CPU(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for began := time.Now(); time.Since(began) < 5*tick; {
-	}
+	work(t)
 	if after, err := CPU(os.Getpid(), os.Getpid()); err != nil || after <= 2*before {
 		t.Errorf("%s twice, %v; want more than twice %s", after, err, before)
 	}
@@ -98,6 +111,86 @@ func TestMetrics(t *testing.T) {
 	}
 	if got := m.label("build", "other"); got != "of unknown version" {
 		t.Errorf("missing label: %q", got)
+	}
+}
+
+func TestDisturbance(t *testing.T) {
+	at := func(second int) Usage { return Usage{At: time.Unix(int64(second), 0), CPUs: 2} }
+	before, after := at(100), at(110) // 20 s of CPU time
+	before.Idle, before.Own, before.Stolen, before.Throttled = time.Hour, time.Minute, time.Second, 7
+	after.Idle, after.Own, after.Stolen, after.Throttled = time.Hour+12*time.Second, time.Minute+5*time.Second, 3*time.Second, 9
+	if d := after.Since(before); d != (Disturbance{Others: 0.05, Stolen: 0.1, Throttled: 2}) {
+		t.Errorf("%+v", d)
+	}
+	after.Own += 2 * time.Second // clocks do not agree exactly
+	if d := after.Since(before); d.Others != 0 {
+		t.Errorf("other processes used %v of the CPU time", d.Others)
+	}
+	if d := before.Since(before); d != (Disturbance{}) {
+		t.Errorf("in no time: %+v", d)
+	}
+}
+
+// The benchmark's own time is that of the process and its descendants, also of those that
+// have ended, and of the kernel's threads.
+func TestOwnTime(t *testing.T) {
+	all := []procfs.ProcStat{
+		{PID: 1, UTime: 1000, CUTime: 5000},
+		{PID: 2, Flags: kernelThread, STime: 7},
+		{PID: 10, PPID: 1, UTime: 1, STime: 2, CUTime: 3, CSTime: 4},
+		{PID: 11, PPID: 10, UTime: 100},
+		{PID: 12, PPID: 11, STime: 200},
+		{PID: 20, PPID: 1, UTime: 4000},
+	}
+	if got, want := ownTime(all, 10), 317*tick; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestReadUsage(t *testing.T) {
+	before, err := ReadUsage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	work(t)
+	after, err := ReadUsage()
+	if err != nil || after.Own <= before.Own || after.CPUs == 0 || after.Idle < before.Idle {
+		t.Errorf("%+v after %+v: %v", after, before, err)
+	}
+	if d := after.Since(before); d.Others > 1 || d.Stolen > 1 {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestThrottledPeriods(t *testing.T) {
+	if n, ok := periodsThrottled([]byte("nr_periods 5\nnr_throttled 3\nthrottled_time 7\n")); n != 3 || !ok {
+		t.Errorf("%d, %t", n, ok)
+	}
+	if _, ok := periodsThrottled([]byte("usage_usec 5\n")); ok {
+		t.Error("a file without throttling is accepted")
+	}
+	for want, group := range map[string]procfs.Cgroup{
+		"/sys/fs/cgroup/a /sys/fs/cgroup":                         {Path: "/a"},
+		"/sys/fs/cgroup/cpu,cpuacct/a /sys/fs/cgroup/cpu,cpuacct": {HierarchyID: 1, Controllers: []string{"cpu", "cpuacct"}, Path: "/a"},
+		"": {HierarchyID: 4, Controllers: []string{"memory"}, Path: "/a"},
+	} {
+		if got := strings.Join(cpuDirectories(group), " "); got != want {
+			t.Errorf("%+v: %q, want %q", group, got, want)
+		}
+	}
+}
+
+func TestTransferred(t *testing.T) {
+	_, before, err := Transferred(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 1 << 20
+	if err := os.WriteFile(filepath.Join(t.TempDir(), "file"), make([]byte, size), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, after, err := Transferred(os.Getpid()); err != nil || after-before < size {
+		t.Errorf("%v more bytes were sent: %v", after-before, err)
 	}
 }
 

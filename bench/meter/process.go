@@ -52,6 +52,20 @@ func Memory(pid int) (procfs.ProcStatus, error) {
 	return status, nil
 }
 
+// Transferred returns the bytes that a process has received and sent since it started. Most
+// of them are those of its connections; its log is included.
+func Transferred(pid int) (received, sent float64, err error) {
+	process, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading transferred bytes: %w", err)
+	}
+	io, err := process.IO()
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading transferred bytes: %w", err)
+	}
+	return float64(io.RChar), float64(io.WChar), nil
+}
+
 // Load returns the load averages of the last 1, 5 and 15 minutes.
 func Load() string {
 	if fs, err := procfs.NewDefaultFS(); err == nil {

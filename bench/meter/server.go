@@ -62,6 +62,12 @@ func scrape(ctx context.Context, client *http.Client, host string) (Metrics, err
 	return families, nil
 }
 
+// Allocated returns the number of objects that a Go program has allocated since it
+// started, and their size in bytes.
+func (m Metrics) Allocated() (objects, bytes float64) {
+	return m.Sum("go_memstats_mallocs_total", nil), m.Sum("go_memstats_alloc_bytes_total", nil)
+}
+
 // Get returns the response to a GET request. Any status other than OK is an error.
 func Get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)

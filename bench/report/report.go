@@ -4,12 +4,14 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -22,8 +24,18 @@ type Result struct {
 	// Took is the duration of the measurement. Figures with the same turns share one
 	// measurement, whose duration is that of the first of them.
 	Took string `json:"took,omitempty"`
+	// Rounds are those of the measurement, if it has any.
+	Rounds *Rounds `json:"rounds,omitempty"`
 	// Notes explain the rows.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// Rounds are the rounds of a figure's measurement.
+type Rounds struct {
+	// Measured is the number of rounds, including those that were rejected and repeated.
+	Measured int `json:"measured"`
+	// Rejections states for each rejected round why it was rejected.
+	Rejections []string `json:"rejections,omitempty"`
 }
 
 // A Report contains the results of a run.
@@ -47,17 +59,35 @@ type Report struct {
 
 // Table writes the rows as a Markdown table.
 func (r *Report) Table(out io.Writer) {
-	fmt.Fprintln(out, "| | what | unit | nodegate | limit | ratio | goal | |\n| --- | --- | --- | --- | --- | --- | --- | --- |")
+	fmt.Fprintln(out, "| | what | unit | nodegate | limit | ratio | n | goal | |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, result := range r.Results {
 		for _, row := range result.Rows {
-			verdict := string(row.Verdict)
-			if row.Verdict == NotReached {
-				verdict = "**" + verdict + "**"
-			}
-			fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s |\n", result.ID, row.What, row.Unit,
-				row.Nodegate, row.Limit, row.Ratio, row.Goal.text(row.Unit), verdict)
+			fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", result.ID, row.What, row.Unit,
+				cmp.Or(row.Nodegate.String(), unmeasured), row.Limit, row.Ratio, row.count(), row.Goal.text(row.Unit), row.verdict())
 		}
 	}
+}
+
+// unmeasured is the value of a quantity that could not be measured.
+const unmeasured = "-"
+
+// count returns the number of values on which the row is based.
+func (r *Row) count() string {
+	if s := r.decisive(); s != nil && s.N > 0 {
+		return strconv.Itoa(s.N)
+	}
+	return ""
+}
+
+// verdict returns the verdict as Markdown.
+func (r *Row) verdict() string {
+	switch {
+	case r.Verdict == NotReached:
+		return "**" + string(r.Verdict) + "**"
+	case r.Why != "":
+		return string(r.Verdict) + ": " + r.Why
+	}
+	return string(r.Verdict)
 }
 
 // Times returns the duration of each figure, such as "P1 2m3s, P3 15s".
@@ -69,23 +99,40 @@ func (r *Report) Times() string {
 	return strings.Join(all, ", ")
 }
 
-// Missed returns the rows that have not reached their goals, such as "P1 p99".
-func (r *Report) Missed() []string {
-	var missed []string
+// Rejected returns the number of rejected rounds of each figure with rounds, such as "P1 1
+// of 6, P2 0 of 10".
+func (r *Report) Rejected() string {
+	var all []string
+	for _, result := range r.Results {
+		if n := result.Rounds; n != nil {
+			all = append(all, fmt.Sprintf("%s %d of %d", result.ID, len(n.Rejections), n.Measured))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// With returns the rows with a verdict, such as "P1 p99".
+func (r *Report) With(verdict Verdict) []string {
+	var all []string
 	for _, result := range r.Results {
 		for _, row := range result.Rows {
-			if row.Verdict == NotReached {
-				missed = append(missed, result.ID+" "+row.What)
+			if row.Verdict == verdict {
+				all = append(all, result.ID+" "+row.What)
 			}
 		}
 	}
-	return missed
+	return all
 }
 
-const introduction = `Values are medians of the rounds, with minimum and maximum. Ratios are computed within a round. The limit is a bare
-loop that watches pods and sends one precomputed PATCH for each node, with nodegate's permissions, client settings and
-concurrency; it takes turns with nodegate (A B B A). A separate process observes times. Counts come from the API server's
-audit log; everything else comes from the operating system, the API server and etcd.
+const introduction = `Values are medians of n measurements, with the confidence interval of the median in parentheses: 95 % or more, or 93.75 %
+with five values. Ratios are computed within pairs of successive turns of nodegate and of the limit (A B B A). The limit is
+a bare loop that watches pods and sends one precomputed PATCH for each node, with nodegate's permissions, client settings
+and concurrency.
+
+A goal is reached if the whole interval is within it, and not reached if the whole interval is outside. Otherwise this run
+does not decide. Single values (n is 1) are compared as they are. A round in which the machine did something else is
+rejected and repeated. A separate process observes times. Counts come from the API server's audit log; everything else
+comes from the operating system, the API server, etcd and Go's runtime.
 `
 
 // page writes the report as Markdown.
@@ -100,10 +147,9 @@ func (r *Report) page(out io.Writer) {
 	}
 	fmt.Fprintf(out, "\n%s\n", introduction)
 	r.Table(out)
-	if missed := r.Missed(); len(missed) > 0 {
-		fmt.Fprintf(out, "\nNot reached: %s.\n", strings.Join(missed, "; "))
-	} else {
-		fmt.Fprintf(out, "\nAll goals were reached.\n")
+	r.verdicts(out)
+	if rejected := r.Rejected(); rejected != "" {
+		fmt.Fprintf(out, "\nRejected rounds, of all: %s.\n", rejected)
 	}
 	fmt.Fprintf(out, "\nDuration of each figure: %s.\n", r.Times())
 	for _, result := range r.Results {
@@ -111,6 +157,25 @@ func (r *Report) page(out io.Writer) {
 		for _, note := range result.Notes {
 			fmt.Fprintf(out, "- %s\n", note)
 		}
+		if n := result.Rounds; n != nil {
+			for _, reason := range n.Rejections {
+				fmt.Fprintf(out, "- Rejected round: %s.\n", reason)
+			}
+		}
+	}
+}
+
+// verdicts lists the rows whose goals were not reached, or are not decided.
+func (r *Report) verdicts(out io.Writer) {
+	missed, undecided := r.With(NotReached), r.With(NotDecided)
+	if len(missed) > 0 {
+		fmt.Fprintf(out, "\nNot reached: %s.\n", strings.Join(missed, "; "))
+	}
+	if len(undecided) > 0 {
+		fmt.Fprintf(out, "\nNot decided: %s.\n", strings.Join(undecided, "; "))
+	}
+	if len(missed)+len(undecided) == 0 {
+		fmt.Fprintf(out, "\nAll goals were reached.\n")
 	}
 }
 

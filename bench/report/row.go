@@ -2,40 +2,6 @@
 
 package report
 
-import "fmt"
-
-// A Goal is the maximum for a quantity's median.
-type Goal struct {
-	// Of is the column to which the goal applies.
-	Of Column `json:"of"`
-	// AtMost is in the row's unit, or a ratio.
-	AtMost float64 `json:"atMost"`
-}
-
-// A Column is a column of a row.
-type Column string
-
-// The columns to which a goal can apply: nodegate's value, or its ratio to the limit's.
-const (
-	OfNodegate Column = "nodegate"
-	OfRatio    Column = "ratio"
-)
-
-// AtMost returns a goal for nodegate's value.
-func AtMost(value float64) *Goal { return &Goal{OfNodegate, value} }
-
-// TimesLimit returns a goal for the ratio.
-func TimesLimit(ratio float64) *Goal { return &Goal{OfRatio, ratio} }
-
-// A Verdict is the result of comparing a row with its goal.
-type Verdict string
-
-// The verdicts. A row without a goal has an empty verdict.
-const (
-	Reached    Verdict = "reached"
-	NotReached Verdict = "not reached"
-)
-
 // A Row is one measured quantity.
 type Row struct {
 	What     string  `json:"what"`
@@ -45,17 +11,21 @@ type Row struct {
 	Ratio    *Spread `json:"ratio,omitempty"`
 	Goal     *Goal   `json:"goal,omitempty"`
 	Verdict  Verdict `json:"verdict,omitempty"`
+	// Why states why the row is not decided, unless its interval contains the goal.
+	Why string `json:"why,omitempty"`
 }
 
-// Compare returns the row of a quantity. The ratio is computed within each round, so that
-// a machine that is slower for a while affects both subjects. Rounds without observations
-// of nodegate are skipped; the limit and the ratio are of those rounds that also have
-// observations of the limit, if any.
-func Compare(what, unit string, rounds []Round, quantity string, of Statistic, goal *Goal) Row {
+// Compare returns the row of a quantity. The ratio is computed within each pair, so that
+// a machine that is slower for a while affects both subjects. Pairs without observations
+// of nodegate are skipped; the limit and the ratio are of those pairs that also have
+// observations of the limit, if any. Disturbed pairs do not count. If there are no others,
+// or too few, the row shows what was measured, and is not decided.
+func Compare(what, unit string, pairs []Pair, quantity string, of Statistic, goal *Goal) Row {
+	counting, disturbed := Undisturbed(pairs)
 	var nodegate, limit, ratio []float64
-	for _, round := range rounds {
-		a, measured := round.Nodegate.value(quantity, of)
-		b, compared := round.Limit.value(quantity, of)
+	for _, pair := range counting {
+		a, measured := pair.Nodegate.value(quantity, of)
+		b, compared := pair.Limit.value(quantity, of)
 		if !measured {
 			continue
 		}
@@ -67,29 +37,50 @@ func Compare(what, unit string, rounds []Round, quantity string, of Statistic, g
 			ratio = append(ratio, a/b)
 		}
 	}
-	return Row{What: what, Unit: unit, Nodegate: SpreadOf(nodegate), Limit: SpreadOf(limit), Ratio: SpreadOf(ratio), Goal: goal}.judged()
+	row := Row{What: what, Unit: unit, Nodegate: SpreadOf(nodegate), Limit: SpreadOf(limit), Ratio: SpreadOf(ratio), Goal: goal}
+	return row.judged(leastConfidence, disturbed)
 }
 
-// Alone returns the row of a quantity of nodegate, with one value per round.
+// Alone returns the row of a quantity of nodegate that is not measured in pairs. All
+// values are compared with the goal, even if it is only one.
 func Alone(what, unit string, goal *Goal, values ...float64) Row {
-	return Row{What: what, Unit: unit, Nodegate: SpreadOf(values), Goal: goal}.judged()
+	return Row{What: what, Unit: unit, Nodegate: SpreadOf(values), Goal: goal}.judged(0, false)
 }
 
-// A Series is a quantity in several rounds.
+// Once returns the row of a quantity of nodegate with one value per pair, all of which are
+// compared with the goal. Unlike Compare, it does not require a number of pairs.
+func Once(what, unit string, pairs []Pair, quantity string, goal *Goal) Row {
+	row := Compare(what, unit, pairs, quantity, Mean, goal)
+	_, disturbed := Undisturbed(pairs)
+	return row.judged(0, disturbed)
+}
+
+// Total returns the row of a number that is counted in all pairs together.
+func Total(what, unit string, pairs []Pair, count func(nodegate Sample) float64, goal *Goal) Row {
+	counting, disturbed := Undisturbed(pairs)
+	total := 0.0
+	for _, pair := range counting {
+		total += count(pair.Nodegate)
+	}
+	return Row{What: what, Unit: unit, Nodegate: SpreadOf([]float64{total}), Goal: goal}.judged(0, disturbed)
+}
+
+// A Series is a quantity in several pairs.
 type Series struct {
-	Rounds   []Round
+	Pairs    []Pair
 	Quantity string
 }
 
-// Growth returns the row of the ratio of two series, round by round.
+// Growth returns the row of the ratio of two series, pair by pair.
 func Growth(what string, before, after Series, of Statistic, goal *Goal) Row {
 	const growth = ""
-	var rounds []Round
-	for i := range min(len(before.Rounds), len(after.Rounds)) {
-		round := Round{Nodegate: Sample{}, Limit: Sample{}}
+	var pairs []Pair
+	for i := range min(len(before.Pairs), len(after.Pairs)) {
+		earlier, later := before.Pairs[i], after.Pairs[i]
+		pair := Pair{Nodegate: Sample{}, Limit: Sample{}, Disturbed: earlier.Disturbed || later.Disturbed}
 		for target, samples := range map[*Sample][2]Sample{
-			&round.Nodegate: {before.Rounds[i].Nodegate, after.Rounds[i].Nodegate},
-			&round.Limit:    {before.Rounds[i].Limit, after.Rounds[i].Limit},
+			&pair.Nodegate: {earlier.Nodegate, later.Nodegate},
+			&pair.Limit:    {earlier.Limit, later.Limit},
 		} {
 			a, measuredBefore := samples[0].value(before.Quantity, of)
 			b, measuredAfter := samples[1].value(after.Quantity, of)
@@ -97,37 +88,39 @@ func Growth(what string, before, after Series, of Statistic, goal *Goal) Row {
 				target.Add(growth, b/a)
 			}
 		}
-		rounds = append(rounds, round)
+		pairs = append(pairs, pair)
 	}
-	return Compare(what, "", rounds, growth, Mean, goal)
+	return Compare(what, "", pairs, growth, Mean, goal)
 }
 
-// judged returns the row with its verdict. A quantity that was not measured has not
-// reached its goal.
-func (r Row) judged() Row {
+// judged returns the row with its verdict. A quantity that was not measured, or only on a
+// disturbed machine, or in too few pairs for the confidence, is not decided.
+func (r Row) judged(confidence float64, disturbed bool) Row {
+	r.Verdict, r.Why = "", ""
 	if r.Goal == nil {
 		return r
 	}
-	measured := r.Nodegate
-	if r.Goal.Of == OfRatio {
-		measured = r.Ratio
-	}
-	r.Verdict = NotReached
-	if measured != nil && measured.Median <= r.Goal.AtMost {
-		r.Verdict = Reached
+	measured := r.decisive()
+	r.Verdict = NotDecided
+	switch {
+	case measured == nil:
+		r.Why = notMeasured
+	case disturbed:
+		r.Why = allDisturbed
+	case measured.Confidence < confidence:
+		r.Why = tooFewPairs
+	default:
+		r.Verdict = r.Goal.verdict(measured)
 	}
 	return r
 }
 
-// text returns a text such as "≤ 1.15 × the limit" or "≤ 0.6 ms".
-func (g *Goal) text(unit string) string {
+// decisive returns the values to which the goal applies: the ratio or nodegate's own.
+// Without a goal, it returns the ratio, if there is one.
+func (r *Row) decisive() *Spread {
 	switch {
-	case g == nil:
-		return ""
-	case g.Of == OfRatio:
-		return fmt.Sprintf("≤ %g × the limit", g.AtMost)
-	case unit == "":
-		return fmt.Sprintf("≤ %g", g.AtMost)
+	case r.Goal != nil && r.Goal.Of == OfRatio, r.Goal == nil && r.Ratio != nil:
+		return r.Ratio
 	}
-	return fmt.Sprintf("≤ %g %s", g.AtMost, unit)
+	return r.Nodegate
 }

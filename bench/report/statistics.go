@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package report converts the observations of a benchmark to rows with verdicts, and
-// writes them as Markdown and JSON. Ratios to the limit are computed within a round,
-// because absolute values depend on the machine and its current load.
+// writes them as Markdown and JSON. Ratios to the limit are computed within pairs of
+// turns, because absolute values depend on the machine and its current load.
 package report
 
-import (
-	"fmt"
-	"math"
-	"slices"
-)
+import "slices"
 
 // A Sample contains the observations of one or more turns, by quantity.
 type Sample map[string][]float64
@@ -27,9 +23,26 @@ func (s Sample) Add(quantity string, observations ...float64) {
 	s[quantity] = append(s[quantity], observations...)
 }
 
-// A Round contains the observations of both subjects in a round of turns.
-type Round struct {
+// A Pair contains the observations of both subjects in successive turns, or of nodegate
+// alone.
+type Pair struct {
 	Nodegate, Limit Sample
+	// Disturbed is true if the machine did something else in the round of the pair.
+	Disturbed bool
+}
+
+// Undisturbed returns the pairs that count: those that were not disturbed or, if all were,
+// all of them. The second result reports whether all were disturbed.
+func Undisturbed(pairs []Pair) (counting []Pair, disturbed bool) {
+	for _, pair := range pairs {
+		if !pair.Disturbed {
+			counting = append(counting, pair)
+		}
+	}
+	if len(counting) == 0 {
+		return pairs, len(pairs) > 0
+	}
+	return counting, false
 }
 
 // A Statistic computes a number from at least one observation.
@@ -51,41 +64,4 @@ func Mean(observations []float64) float64 {
 		total += o
 	}
 	return total / float64(len(observations))
-}
-
-// A Spread contains the median, the minimum and the maximum of several values.
-type Spread struct {
-	Median float64 `json:"median"`
-	Min    float64 `json:"min"`
-	Max    float64 `json:"max"`
-}
-
-// SpreadOf returns the spread of values, or nil if there are none.
-func SpreadOf(values []float64) *Spread {
-	if len(values) == 0 {
-		return nil
-	}
-	sorted := slices.Sorted(slices.Values(values))
-	n := len(sorted)
-	return &Spread{(sorted[(n-1)/2] + sorted[n/2]) / 2, sorted[0], sorted[n-1]}
-}
-
-// String returns a text such as "1.07 (0.98–1.12)", or "1.07" if all values are equal.
-func (s *Spread) String() string {
-	if s == nil {
-		return ""
-	}
-	if s.Min == s.Max {
-		return number(s.Median)
-	}
-	return fmt.Sprintf("%s (%s–%s)", number(s.Median), number(s.Min), number(s.Max))
-}
-
-// number formats v with three significant digits, and all digits before the point.
-func number(v float64) string {
-	if v == 0 {
-		return "0"
-	}
-	digits := 2 - int(math.Floor(math.Log10(math.Abs(v))))
-	return fmt.Sprintf("%.*f", min(max(digits, 0), 4), v)
 }

@@ -7,7 +7,9 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/nodegate/nodegate/bench/report"
@@ -26,19 +28,15 @@ func main() {
 }
 
 func run() error {
-	content, err := os.ReadFile(results)
+	r, err := read(results)
 	if err != nil {
-		return fmt.Errorf("reading results: %w", err)
-	}
-	var r report.Report
-	if err := json.Unmarshal(content, &r); err != nil {
-		return fmt.Errorf("reading %s: %w", results, err)
+		return err
 	}
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return fmt.Errorf("reading the page: %w", err)
 	}
-	filled, err := fill(string(text), &r)
+	filled, err := fill(string(text), r)
 	if err != nil {
 		return fmt.Errorf("filling in %s: %w", page, err)
 	}
@@ -46,4 +44,20 @@ func run() error {
 		return fmt.Errorf("writing the page: %w", err)
 	}
 	return nil
+}
+
+// read reads the results of a run. If there are none, it returns an empty report.
+func read(file string) (*report.Report, error) {
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &report.Report{}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading results: %w", err)
+	}
+	var r report.Report
+	if err := json.Unmarshal(content, &r); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", file, err)
+	}
+	return &r, nil
 }

@@ -3,9 +3,9 @@
 package main
 
 import (
-	"encoding/json"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -130,6 +130,44 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// Without a run, the page says so. Results that were written before intervals were
+// computed have minimum and maximum.
+func TestOtherResults(t *testing.T) {
+	none, err := read(filepath.Join(t.TempDir(), "results.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := "<!-- from the last run: where -->\n<!-- end -->\n<!-- from the last run: P1 -->\n<!-- end -->\n<!-- from the last run: expected -->\n<!-- end -->\n"
+	filled, err := fill(page, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"no results yet", "Not measured in the last run.", "| not measured |"} {
+		if !strings.Contains(filled, want) {
+			t.Errorf("%q is not in:\n%s", want, filled)
+		}
+	}
+	old := filepath.Join(t.TempDir(), "results.json")
+	const content = `{"results":[{"id":"P1","rows":[{"what":"p50","unit":"ms","nodegate":{"median":2,"min":1,"max":3},"goal":{"of":"ratio","atMost":1.1},"verdict":"reached"}]}]}`
+	if err := os.WriteFile(old, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := read(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled, err = fill(page, r)
+	if want := "| P1 | p50 | ms | 2.00 (1.00–3.00) |  |  |  | ≤ 1.1 × the limit | reached |"; err != nil || !strings.Contains(filled, want) {
+		t.Errorf("%v: %q is not in:\n%s", err, want, filled)
+	}
+	if err := os.WriteFile(old, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := read(old); err == nil {
+		t.Error("damaged results are accepted")
+	}
+}
+
 func TestFillRejects(t *testing.T) {
 	for name, page := range map[string]string{
 		"unknown contents":       "<!-- from the last run: speed -->\n<!-- end -->",
@@ -144,17 +182,13 @@ func TestFillRejects(t *testing.T) {
 // Every measured figure must have the rows on which the page's estimates are
 // based, because the estimates find them by name.
 func TestLastRunHasTheRows(t *testing.T) {
-	content, err := os.ReadFile("../../bench/results.json")
+	r, err := read("../../bench/results.json")
 	if err != nil {
-		t.Fatal(err)
-	}
-	var r report.Report
-	if err := json.Unmarshal(content, &r); err != nil {
 		t.Fatal(err)
 	}
 	for _, q := range quantities {
 		there := slices.ContainsFunc(r.Results, func(result report.Result) bool { return result.ID == q.figure })
-		if there && !r.Quick && math.IsNaN(measured(&r, q)) {
+		if there && !r.Quick && math.IsNaN(measured(r, q)) {
 			t.Errorf("%s was measured, but has no row %q", q.figure, q.row)
 		}
 	}

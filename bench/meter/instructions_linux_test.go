@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package meter
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Events of all threads are counted, as the example of their time, which all kernels can
+// count.
+func TestCountEvents(t *testing.T) {
+	counter, err := countEvents(unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_TASK_CLOCK, []int{os.Getpid()})
+	if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOSYS) {
+		t.Skipf("the kernel does not permit counting: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var threads sync.WaitGroup
+	for range 4 {
+		threads.Go(func() {
+			for began := time.Now(); time.Since(began) < 20*tick; {
+			}
+		})
+	}
+	threads.Wait()
+	counted, err := counter.Count()
+	if err != nil {
+		t.Fatal(err)
+	}
+	after, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if used := after - before; time.Duration(counted) < used-5*tick || time.Duration(counted) > used+5*tick {
+		t.Errorf("%s are counted, but the process used %s", time.Duration(counted), used)
+	}
+	if err := counter.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := countEvents(unix.PERF_TYPE_SOFTWARE, unix.PERF_COUNT_SW_TASK_CLOCK, []int{0}); err == nil {
+		t.Error("there are threads of a process that does not exist")
+	}
+}
+
+// Instructions are counted, or it is known that they cannot be.
+func TestCountInstructions(t *testing.T) {
+	counter, ok := CountInstructions(os.Getpid())
+	if !ok {
+		if counter != nil {
+			t.Error("there is a counter that does not count")
+		}
+		return
+	}
+	if count, err := counter.Count(); err != nil || count <= 0 {
+		t.Errorf("%v instructions, %v", count, err)
+	}
+	if err := counter.Close(); err != nil {
+		t.Error(err)
+	}
+}
