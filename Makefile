@@ -224,6 +224,14 @@ bench-quick: ## The same in a few minutes: fewer rounds, smaller fleets; prints 
 	@$(COMPILE) -o bin/ ./bench ./cmd/nodegate
 	@bin/bench -quick
 
+# Files of other programs, such as "a.yaml b.yaml": docs/performance.md describes them.
+PEERS :=
+
+.PHONY: bench-peers
+bench-peers: ## Measure other programs that remove taints, and nodegate: PEERS="a.yaml b.yaml"; prints a table.
+	@$(COMPILE) -o bin/ ./bench ./cmd/nodegate
+	@bin/bench -peers "$$(echo $(PEERS) | tr ' ' ,)"
+
 .PHONY: bench-compare
 bench-compare: ## Check that no event costs more allocations than bench/allocations.txt says.
 	go run -C hack/tools/benchcompare . -source $(CURDIR) -baseline $(CURDIR)/bench/allocations.txt

@@ -154,10 +154,11 @@ var mayImport = map[string][]string{
 	"bench/observer": {"bench/child", "bench/fixture", "internal/kube/wire", "testcluster"},
 	"bench/limit":    {"api/v1alpha1", "bench/child", "bench/fixture", "testcluster"},
 	"bench/meter":    {"testcluster"},
+	"bench/peer":     {"testcluster"},
 	"bench/report":   {},
 	"bench/fakeapi":  {},
-	"bench/figure":   {"api/v1alpha1", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/limit", "bench/meter", "bench/observer", "bench/report", "internal/admission", "internal/gate", "internal/install", "internal/testbed", "testcluster"},
-	"bench":          {"bench/figure", "bench/limit", "bench/meter", "bench/observer", "bench/report", "testcluster"},
+	"bench/figure":   {"api/v1alpha1", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "internal/admission", "internal/gate", "internal/install", "internal/testbed", "testcluster"},
+	"bench":          {"bench/figure", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "testcluster"},
 }
 
 // pure lists the packages that only compute.

@@ -22,10 +22,13 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nodegate/nodegate/bench/figure"
 	"github.com/nodegate/nodegate/bench/limit"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/observer"
+	"github.com/nodegate/nodegate/bench/peer"
 	"github.com/nodegate/nodegate/bench/report"
 	"github.com/nodegate/nodegate/testcluster/command"
 )
@@ -36,6 +39,7 @@ type options struct {
 	only   string
 	rounds int
 	out    string
+	peers  string
 }
 
 func main() {
@@ -48,12 +52,15 @@ func dispatch(ctx context.Context, args []string) error {
 	switch {
 	case len(args) == 3 && args[0] == limit.Program:
 		return limit.Run(ctx, args[1], limit.Direction(args[2]))
-	case len(args) == 2 && args[0] == observer.Program:
-		return observer.Run(ctx, args[1], os.Stdout)
+	case len(args) == 4 && args[0] == observer.Program:
+		return observer.Run(ctx, args[1], corev1.Taint{Key: args[2], Effect: corev1.TaintEffect(args[3])}, os.Stdout)
 	}
 	o, err := parse(args, os.Stdout)
 	if err != nil {
 		return err
+	}
+	if o.peers != "" {
+		return measurePeers(ctx, o)
 	}
 	figures, err := choose(o.only)
 	if err != nil {
@@ -71,6 +78,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	flags.StringVar(&o.only, "only", "", "figures to measure, such as P1,P5; default: all")
 	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds; default: 5, or 1 with -quick")
 	flags.StringVar(&o.out, "out", "", "directory for RESULTS.md and results.json; default: none is written")
+	flags.StringVar(&o.peers, "peers", "", "files of other programs, such as a.yaml,b.yaml, that are measured instead, once each, after nodegate")
 	if err := command.ParseFlags(flags, args, help); err != nil {
 		return nil, err
 	}
@@ -156,6 +164,30 @@ func measure(ctx context.Context, o *options, figures []figure.Figure) (err erro
 		return nil
 	}
 	return r.Write(o.out)
+}
+
+// measurePeers measures nodegate and the peers, and prints a table.
+func measurePeers(ctx context.Context, o *options) (err error) {
+	var peers []*peer.Peer
+	for file := range strings.SplitSeq(o.peers, ",") {
+		p, err := peer.Load(file)
+		if err != nil {
+			return err
+		}
+		peers = append(peers, p)
+	}
+	env, err := figure.New(ctx, o.sizes(), os.Stderr)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, env.Close()) }()
+	subjects, err := env.MeasurePeers(ctx, peers)
+	report.Peers(os.Stdout, subjects)
+	if err != nil {
+		env.Cluster.Keep()
+		return fmt.Errorf("%w; logs are in %s", err, env.Cluster.Dir())
+	}
+	return nil
 }
 
 // measureOne measures a figure.

@@ -55,3 +55,10 @@ func TestChosenFigures(t *testing.T) {
 		}
 	}
 }
+
+// Peers that cannot be read are an error before anything is started.
+func TestUnreadablePeers(t *testing.T) {
+	if err := dispatch(t.Context(), []string{"-peers", "no-such-file.yaml"}); err == nil {
+		t.Error("a missing file is accepted")
+	}
+}

@@ -24,12 +24,15 @@ const (
 	ownAllocated    = "allocated"    // KiB
 	ownReceived     = "received"     // KiB
 	ownSent         = "sent"         // KiB
+	ownRequests     = "requests"     // that the API server has answered
 
 	serverCPU          = "server CPU"          // ms
 	serverInstructions = "server instructions" // millions, in user mode
 	serverAllocated    = "server allocated"    // KiB
 	storeBytes         = "bytes"               // KiB that etcd writes
 )
+
+const kibibyte = 1 << 10
 
 // since returns how much the counters have grown.
 func (c counters) since(before counters) counters {
@@ -57,12 +60,12 @@ func (e *Env) count(ctx context.Context, s *Subject, operation func() error) (c 
 	if err := e.AwaitQuiet(ctx, s); err != nil {
 		return nil, err
 	}
-	counted := map[string][]int{serverInstructions: e.servers()}
-	if s != nil {
-		counted[ownInstructions] = []int{s.PID}
-	}
-	running := countInstructions(counted)
+	running := e.instructions(s)
 	defer func() { err = errors.Join(err, running.close()) }()
+	mark, err := e.Audit.Mark()
+	if err != nil {
+		return nil, err
+	}
 	if err := e.readProcesses(s, before); err != nil {
 		return nil, err
 	}
@@ -76,10 +79,13 @@ func (e *Env) count(ctx context.Context, s *Subject, operation func() error) (c 
 	if err := errors.Join(e.readProcesses(s, after), running.read(after), e.readMetrics(ctx, s, after)); err != nil {
 		return nil, err
 	}
+	used := after.since(before)
 	for quantity := range running {
-		before[quantity] = 0
+		used[quantity] = after[quantity]
 	}
-	return after.since(before), nil
+	requests, err := e.Audit.Since(mark)
+	used[ownRequests] = float64(len(requests))
+	return used, err
 }
 
 // servers returns the process IDs of API server and etcd.
@@ -145,6 +151,15 @@ func countInstructions(of map[string][]int) instructions {
 		}
 	}
 	return running
+}
+
+// instructions starts counters for the servers and a subject, which may be nil.
+func (e *Env) instructions(s *Subject) instructions {
+	counted := map[string][]int{serverInstructions: e.servers()}
+	if s != nil {
+		counted[ownInstructions] = []int{s.PID}
+	}
+	return countInstructions(counted)
 }
 
 func (i instructions) read(into counters) error {

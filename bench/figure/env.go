@@ -163,7 +163,7 @@ func New(ctx context.Context, sizes Sizes, progress io.Writer) (_ *Env, err erro
 	e.controlPlane, err = startControlPlane(ctx, testcluster.Options{
 		Components:  []testcluster.Component{testcluster.APIServer, testcluster.Scheduler},
 		Audit:       true,
-		AuditPolicy: meter.AuditPolicy(username),
+		AuditPolicy: meter.AuditPolicy(username, peerUser),
 		Progress:    progress,
 	})
 	if err != nil {
@@ -179,7 +179,7 @@ func New(ctx context.Context, sizes Sizes, progress io.Writer) (_ *Env, err erro
 	if err := e.install(ctx); err != nil {
 		return nil, err
 	}
-	if e.Observer, err = observer.Start(ctx, e.Cluster); err != nil {
+	if e.Observer, err = observer.Start(ctx, e.Cluster, fixture.Taint); err != nil {
 		return nil, err
 	}
 	e.onClose(e.Observer.Stop)

@@ -38,7 +38,6 @@ const (
 	// reportTime is the time for which nodes report after nodegate has reconciled them.
 	reportTime = 5 * time.Second
 
-	kibibyte = 1 << 10
 	mebibyte = 1 << 20
 
 	// leastObject is the minimum size of realistic Nodes and pods, in bytes.

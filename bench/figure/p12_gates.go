@@ -51,15 +51,18 @@ func measureGates(ctx context.Context, e *Env) (r report.Result, err error) {
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	pairs, err := f.pairs(ctx, e)
-	row := func(what, unit, quantity string, goal *report.Goal) report.Row {
-		return report.Compare(what, unit, pairs, quantity, report.Mean, goal)
+	cpu := func(what string, f flipped) report.Row {
+		return report.Compare(what, "ms", pairs, f.cpu(), report.Mean, nil)
+	}
+	writes := func(what string, f flipped, goal float64) report.Row {
+		return report.Compare(what, "", report.Counts(pairs), f.writes(), report.Mean, report.AtMost(goal))
 	}
 	r.Rows = append(decisions,
-		row("nodegate's CPU for a flip that no gate reads", "ms", unread.cpu(), nil),
-		row("nodegate's CPU for a flip, nothing to write", "ms", damped.cpu(), nil),
-		row("writes for a flip, nothing to write", "", damped.writes(), report.AtMost(0)),
-		row("nodegate's CPU for a flip, written", "ms", closes.cpu(), nil),
-		row("writes for a flip, written", "", closes.writes(), report.AtMost(1)))
+		cpu("nodegate's CPU for a flip that no gate reads", unread),
+		cpu("nodegate's CPU for a flip, nothing to write", damped),
+		writes("writes for a flip, nothing to write", damped, 0),
+		cpu("nodegate's CPU for a flip, written", closes),
+		writes("writes for a flip, written", closes, 1))
 	r.Notes = []string{
 		fmt.Sprintf("Decision: gathering the facts about one of %d nodes, and a decision that writes nothing. Measured by a Go benchmark (`BenchmarkFlip` in internal/controller), also in quick runs. It counts the signals that are evaluated; each gate has one.", decisionNodes),
 		fmt.Sprintf("The other rows: a control plane with %d nodes of %.0f KB, on which all %d gates are open. In a turn, %d nodes change, %d per second, directly in etcd.", e.Gated, float64(f.flippedNode(0, nil).Size())/1e3, manyGates, f.flips, flipRate),

@@ -66,7 +66,7 @@ func rejected(t *testing.T, r *referee, rounds int) (text string) {
 		var numbers []int
 		outcomes, err := repeat(r, rounds, func(n int) (int, error) {
 			numbers = append(numbers, n)
-			time.Sleep(10 * time.Second)
+			<-time.After(10 * time.Second)
 			nothing := func() error { return nil }
 			return n, errors.Join(r.turn(nothing), r.turn(nothing))
 		})

@@ -206,11 +206,16 @@ func (e *Env) AwaitQuiet(ctx context.Context, s *Subject) error {
 // latencies waits until an object of each node has entered a state, and returns the times
 // in milliseconds since the daemon's pod there entered another state.
 func (e *Env) latencies(ctx context.Context, nodes []string, pod, state observer.State, object func(node string) string) ([]float64, error) {
-	if err := e.Observer.AwaitSeen(ctx, state, len(nodes)); err != nil {
+	return latencies(ctx, e.Observer, nodes, pod, state, object)
+}
+
+// latencies is like Env.latencies, with another observer.
+func latencies(ctx context.Context, o *observer.Observer, nodes []string, pod, state observer.State, object func(node string) string) ([]float64, error) {
+	if err := o.AwaitSeen(ctx, state, len(nodes)); err != nil {
 		return nil, err
 	}
 	var all []float64
-	from, to := e.Observer.Seen(pod), e.Observer.Seen(state)
+	from, to := o.Seen(pod), o.Seen(state)
 	for _, node := range nodes {
 		start, end := from[fixture.PodName(node)], to[object(node)]
 		if start.IsZero() || end.IsZero() {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -14,17 +15,17 @@ import (
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-// AuditPolicy returns an audit policy that logs all requests of one user, and no
+// AuditPolicy returns an audit policy that logs all requests of some users, and no
 // others: logging those would cost more than the measured requests.
-func AuditPolicy(user string) string {
+func AuditPolicy(users ...string) string {
 	return fmt.Sprintf(`apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
 - level: Metadata
-  users: [%q]
+  users: ["%s"]
 - level: None
-`, user)
+`, strings.Join(users, `", "`))
 }
 
 // A Request is a request that the API server has answered.
@@ -87,6 +88,12 @@ func Count(requests []Request, is func(Request) bool) int {
 		}
 	}
 	return n
+}
+
+// NodeWrite reports whether a request changes a Node, but not only its status or another
+// subresource. The response may be an error.
+func NodeWrite(r Request) bool {
+	return (r.Verb == "patch" || r.Verb == "update") && r.Resource == "nodes" && r.Subresource == "" && !r.DryRun
 }
 
 // NodePatch reports whether a request is a PATCH of a Node, as nodegate sends it to

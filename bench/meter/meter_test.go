@@ -194,6 +194,28 @@ func TestTransferred(t *testing.T) {
 	}
 }
 
+func TestAuditPolicy(t *testing.T) {
+	if policy := AuditPolicy("a", "b:c"); !strings.Contains(policy, `users: ["a", "b:c"]`) {
+		t.Error(policy)
+	}
+}
+
+func TestNodeWrites(t *testing.T) {
+	for _, r := range []Request{{Verb: "patch", Resource: "nodes"}, {Verb: "update", Resource: "nodes", Code: 409}} {
+		if !NodeWrite(r) {
+			t.Errorf("%+v is not a write", r)
+		}
+	}
+	for _, r := range []Request{
+		{Verb: "get", Resource: "nodes"}, {Verb: "patch", Resource: "nodes", Subresource: "status"},
+		{Verb: "update", Resource: "leases"}, {Verb: "patch", Resource: "nodes", DryRun: true},
+	} {
+		if NodeWrite(r) {
+			t.Errorf("%+v is a write", r)
+		}
+	}
+}
+
 // The live heap does not contain garbage.
 func TestLiveHeap(t *testing.T) {
 	const size = 64 << 20

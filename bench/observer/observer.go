@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nodegate/nodegate/bench/child"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
@@ -25,7 +27,7 @@ const Program = "observer"
 // A State is a state of an object. An object can be in several.
 type State uint8
 
-// States of a node: with or without the gate's taint. States of a pod in the
+// States of a node: with or without the observed taint. States of a pod in the
 // benchmark's namespace: ready or not, and bound to a node. Gone is the state of a
 // deleted object.
 const (
@@ -79,9 +81,10 @@ type Observer struct {
 	err     error // valid once ended is closed
 }
 
-// Start starts an observer, which reports all existing objects first.
-func Start(ctx context.Context, c *testcluster.Cluster) (*Observer, error) {
-	process, err := child.Start(ctx, c, Program, c.Kubeconfig())
+// Start starts an observer, which reports all existing objects first. Nodes are Tainted if
+// they have the given taint.
+func Start(ctx context.Context, c *testcluster.Cluster, taint corev1.Taint) (*Observer, error) {
+	process, err := child.Start(ctx, c, Program, c.Kubeconfig(), taint.Key, string(taint.Effect))
 	if err != nil {
 		return nil, err
 	}

@@ -30,7 +30,7 @@ func TestOnlyChangesAreReported(t *testing.T) {
 		return p
 	}
 	var out bytes.Buffer
-	s := &stream{out: &out, states: map[string]State{}}
+	s := &stream{taint: fixture.Taint, out: &out, states: map[string]State{}}
 	for i, step := range []struct {
 		event  watch.EventType
 		object runtime.Object

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,15 +27,15 @@ import (
 )
 
 // Run is the main function of the observer process. Until ctx ends, it writes one
-// line for each change of an object's states.
-func Run(ctx context.Context, kubeconfig string, out io.Writer) error {
+// line for each change of an object's states. The taint is that of the state Tainted.
+func Run(ctx context.Context, kubeconfig string, taint corev1.Taint, out io.Writer) error {
 	client, err := newClient(kubeconfig)
 	if err != nil {
 		return err
 	}
 	streams := []*stream{
-		{resource: "nodes", source: cache.NewListWatchFromClient(client, "nodes", "", fields.Everything()), out: out},
-		{resource: "pods", source: cache.NewListWatchFromClient(client, "pods", fixture.Namespace, fields.Everything()), out: out},
+		{resource: "nodes", source: cache.NewListWatchFromClient(client, "nodes", "", fields.Everything()), taint: taint, out: out},
+		{resource: "pods", source: cache.NewListWatchFromClient(client, "pods", fixture.Namespace, fields.Everything()), taint: taint, out: out},
 	}
 	for _, s := range streams {
 		if err := s.start(ctx); err != nil {
@@ -78,6 +79,7 @@ func newClient(kubeconfig string) (rest.Interface, error) {
 type stream struct {
 	resource string
 	source   *cache.ListWatch
+	taint    corev1.Taint
 	out      io.Writer // each observation is one write
 
 	existing runtime.Object
@@ -116,7 +118,7 @@ func (s *stream) report(event watch.Event, now time.Time) error {
 	switch o := event.Object.(type) {
 	case *corev1.Node:
 		name, states = o.Name, Open
-		if fixture.Tainted(o) {
+		if slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.MatchTaint(&s.taint) }) {
 			states = Tainted
 		}
 	case *corev1.Pod:

@@ -111,6 +111,19 @@ func (r *Report) Rejected() string {
 	return strings.Join(all, ", ")
 }
 
+// HasIntervals reports whether the results contain confidence intervals, which older ones
+// do not.
+func (r *Report) HasIntervals() bool {
+	for _, result := range r.Results {
+		for _, row := range result.Rows {
+			if row.Nodegate != nil && row.Nodegate.N == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // With returns the rows with a verdict, such as "P1 p99".
 func (r *Report) With(verdict Verdict) []string {
 	var all []string
@@ -131,8 +144,9 @@ and concurrency.
 
 A goal is reached if the whole interval is within it, and not reached if the whole interval is outside. Otherwise this run
 does not decide. Single values (n is 1) are compared as they are. A round in which the machine did something else is
-rejected and repeated. A separate process observes times. Counts come from the API server's audit log; everything else
-comes from the operating system, the API server, etcd and Go's runtime.
+rejected and repeated; only counts that other work does not affect, such as bytes, include rejected rounds. A separate
+process observes times. Requests are counted in the API server's audit log; everything else comes from the operating
+system, the API server, etcd and Go's runtime.
 `
 
 // page writes the report as Markdown.

@@ -213,6 +213,17 @@ func TestDisturbedPairsAreShown(t *testing.T) {
 	}
 }
 
+// Counts are decided on a disturbed machine, too.
+func TestCountsOfDisturbedPairs(t *testing.T) {
+	pairs := disturb(pairsOf(1, 1, 1, 1, 1))
+	if row := Compare("", "", Counts(pairs), "q", Mean, TimesLimit(1.1)); row.Verdict != Reached || row.Ratio.N != 5 {
+		t.Errorf("%+v", row)
+	}
+	if !pairs[0].Disturbed {
+		t.Error("the pairs were changed")
+	}
+}
+
 func TestTotals(t *testing.T) {
 	values := func(s Sample) float64 { return float64(len(s["q"])) }
 	row := Total("", "", append(pairsOf(1, 1), disturb(pairsOf(1))...), values, AtMost(2))
@@ -262,7 +273,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 // The page of a report, and of the same report after it was written as JSON and read.
 func TestPage(t *testing.T) {
-	dir, golden := t.TempDir(), filepath.Join("testdata", "RESULTS.md")
+	dir, golden := t.TempDir(), filepath.Join("testdata", "page.golden")
 	if err := sample().Write(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -305,5 +316,21 @@ func TestPageOfAQuickRunThatReachedAll(t *testing.T) {
 	r.page(&page)
 	if !strings.Contains(page.String(), "All goals were reached") || !strings.Contains(page.String(), "quick run") || !strings.Contains(page.String(), "observer 2 times") {
 		t.Error(page.String())
+	}
+}
+
+func TestPeers(t *testing.T) {
+	var table strings.Builder
+	Peers(&table, []Subject{
+		{Name: "nodegate", Latencies: []float64{4, 6, 5}, PerSecond: 200, Requests: 1.1, Writes: 1, CPU: 0.9, Memory: 45, Lost: 0, Foreign: 39},
+		{Name: "other", PerSecond: 20, Requests: 4, Writes: 2, CPU: 3, Memory: 60, Lost: 2, Foreign: 39},
+	})
+	for _, want := range []string{
+		"| nodegate | 5.00 | 6.00 | 200 | 1.10 | 1.00 | 0.900 | 45.0 | 0 of 39 |\n",
+		"| other | - | - | 20.0 | 4.00 | 2.00 | 3.00 | 60.0 | 2 of 39 |\n",
+	} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("%q is not in:\n%s", want, table.String())
+		}
 	}
 }

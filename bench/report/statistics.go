@@ -45,6 +45,16 @@ func Undisturbed(pairs []Pair) (counting []Pair, disturbed bool) {
 	return counting, false
 }
 
+// Counts returns the pairs as if none were disturbed. It is for quantities that other work
+// of the machine does not affect, such as numbers of writes.
+func Counts(pairs []Pair) []Pair {
+	all := slices.Clone(pairs)
+	for i := range all {
+		all[i].Disturbed = false
+	}
+	return all
+}
+
 // A Statistic computes a number from at least one observation.
 type Statistic func([]float64) float64
 

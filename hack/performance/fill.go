@@ -69,6 +69,9 @@ func whereText(r *report.Report) string {
 	}
 	text := fmt.Sprintf("Measured by `%s` on %s: %s; %s.\nLoad average before %s, after %s.\n",
 		r.Command, r.Date, r.Machine, r.Versions, r.LoadBefore, r.LoadAfter)
+	if !r.HasIntervals() {
+		text += "Its results have no confidence intervals: minimum and maximum are in parentheses, and goals were compared with medians.\n"
+	}
 	if r.Quick {
 		text += "This was a quick run, whose figures are not meaningful.\n"
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 func row(what, unit string, median float64) report.Row {
-	return report.Row{What: what, Unit: unit, Nodegate: &report.Spread{Median: median, Min: median, Max: median}}
+	return report.Row{What: what, Unit: unit, Nodegate: report.SpreadOf([]float64{median})}
 }
 
 // aRun contains all quantities that the page needs, in round numbers.
@@ -159,6 +159,9 @@ func TestOtherResults(t *testing.T) {
 	filled, err = fill(page, r)
 	if want := "| P1 | p50 | ms | 2.00 (1.00–3.00) |  |  |  | ≤ 1.1 × the limit | reached |"; err != nil || !strings.Contains(filled, want) {
 		t.Errorf("%v: %q is not in:\n%s", err, want, filled)
+	}
+	if !strings.Contains(filled, "minimum and maximum are in parentheses") {
+		t.Errorf("it is not clear what is in parentheses:\n%s", filled)
 	}
 	if err := os.WriteFile(old, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ const (
 )
 
 var failover = Figure{
-	ID: "P14", Title: "Failover: the last write of the old leader to the first write of the new one",
+	ID: "P16", Title: "Failover: the last write of the old leader to the first write of the new one",
 	Measure: measureFailover,
 }
 
