@@ -181,7 +181,7 @@ func readRecentPods(ctx context.Context, reader *read.Reader, nodes []*gate.Node
 		return nil, nil
 	}
 	var pods []suggest.Pod
-	err := reader.EachBoundPod(ctx, func(o *corev1.Pod) {
+	err := reader.EachWorkload(ctx, func(o *corev1.Pod) {
 		if recent[o.Spec.NodeName] {
 			pods = append(pods, suggest.NewPod(o))
 		}

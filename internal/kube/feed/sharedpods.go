@@ -3,9 +3,13 @@
 package feed
 
 import (
-	"github.com/nodegate/nodegate/internal/kube/reflector"
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 // SharedPods distributes the pods of a namespace to the sets of several queries.
@@ -50,6 +54,16 @@ func NewSharedPods(sets []SharedSet) *SharedPods {
 		}
 	}
 	return s
+}
+
+// Query returns a query whose pods contain what all sets need (see clients.FactClients).
+func (s *SharedPods) Query() gate.PodQuery {
+	var all gate.PodQuery
+	for _, set := range s.Sets { // one query that needs more of the pods is enough
+		q := set.Pods.query
+		all.Namespace, all.Annotation, all.Runs = q.Namespace, cmp.Or(q.Annotation, all.Annotation), all.Runs || q.Runs
+	}
+	return all
 }
 
 // required returns a label that all pods that match the selector have.

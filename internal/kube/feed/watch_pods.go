@@ -3,7 +3,6 @@
 package feed
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -52,7 +51,6 @@ func sharingChanges(before map[gate.PodQuery]*podFeed, needed map[gate.PodQuery]
 func (f *Feed) startSharedPods(ctx context.Context, namespace string, needed map[gate.PodQuery]bool, into map[gate.PodQuery]*podFeed) {
 	r := f.newRunning(SharedPodsName(namespace))
 	r.LiveChanged = f.handler.GatesChanged
-	all := gate.PodQuery{Namespace: namespace}
 	var sets []SharedSet
 	for query := range needed {
 		selector, err := labels.Parse(query.Selector)
@@ -62,10 +60,10 @@ func (f *Feed) startSharedPods(ctx context.Context, namespace string, needed map
 		pods := NewPods(f.notifier(gate.Aspect{Kind: gate.AspectPods, Pods: query}), f.nodes, query)
 		sets = append(sets, SharedSet{Selector: selector, Pods: pods})
 		into[query] = &podFeed{running: r, pods: pods, shared: true}
-		// One query that needs more of the pods is enough.
-		all.Annotation, all.Runs = cmp.Or(query.Annotation, all.Annotation), all.Runs || query.Runs
 	}
 	shared := NewSharedPods(sets)
+	all := shared.Query()
+	all.Namespace = namespace
 	in := &reflector.Reflector[*corev1.Pod, *SharedPod]{Observer: r.Observer, Sink: shared, Convert: shared.Convert}
 	f.start(ctx, r, func(ctx context.Context) { in.Run(ctx, f.sources.pods(all), &corev1.Pod{}) })
 }

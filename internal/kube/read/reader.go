@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -21,16 +22,21 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/clients"
 	"github.com/nodegate/nodegate/internal/kube/gateclient"
 	"github.com/nodegate/nodegate/internal/kube/restconfig"
+	"github.com/nodegate/nodegate/internal/kube/wire"
 )
 
 // Reader performs one-shot reads with the caller's credentials. It reads only what a
 // request requires, and does not keep it up to date. Objects are converted to facts in
 // the same way as those that a feed.Feed observes.
 type Reader struct {
-	core   kubernetes.Interface
-	gates  rest.Interface
-	names  metadata.Interface
-	others dynamic.Interface
+	core kubernetes.Interface
+	// thin reads Nodes and pods for facts, and workloads all pods; both decode only what
+	// is needed.
+	thin      clients.FactClients
+	workloads podReader
+	gates     rest.Interface
+	names     metadata.Interface
+	others    dynamic.Interface
 	// objects reads the objects that gates' object signals need.
 	objects clients.ObjectClients
 }
@@ -57,7 +63,12 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Reader{core: core, gates: gates, names: names, others: others, objects: objects}, nil
+	thin, err := clients.NewFactClients(config)
+	if err != nil {
+		return nil, err
+	}
+	workloads := podReader{client: core.CoreV1().RESTClient(), decoder: wire.NewDecoder(scheme.Codecs, wire.Options{Workloads: true}), page: podPageSize}
+	return &Reader{core: core, thin: thin, workloads: workloads, gates: gates, names: names, others: others, objects: objects}, nil
 }
 
 // Gates returns all NodeGates, including those that cannot be read (see their ReadError).

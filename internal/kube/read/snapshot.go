@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/pager"
 
 	"github.com/nodegate/nodegate/internal/gate"
@@ -218,7 +219,8 @@ func (l *snapshot) readPodsIn(ctx context.Context, namespace string, all *feed.S
 	}
 	for i, sets := range lists {
 		var pods []*feed.SharedPod
-		err := eachOf(ctx, l.page, l.core.CoreV1().Pods(namespace).List, metav1.ListOptions{LabelSelector: selectors[i], FieldSelector: clients.OnSomeNode},
+		list := corev1client.New(l.thin.Of(sets.Query())).Pods(namespace).List
+		err := eachOf(ctx, l.page, list, metav1.ListOptions{LabelSelector: selectors[i], FieldSelector: clients.OnSomeNode},
 			func(o *corev1.Pod) { pods = append(pods, sets.Convert(o)) })
 		if err != nil {
 			l.dropPodsIn(namespace)

@@ -17,6 +17,8 @@ type decoder struct {
 	managedFields bool
 	// containerStates specifies whether to decode the states of containers.
 	containerStates bool
+	// workloads is described at Options.
+	workloads bool
 }
 
 func (d *decoder) meta(message []byte, m *metav1.ObjectMeta) error {

@@ -5,10 +5,16 @@ package wire
 import corev1 "k8s.io/api/core/v1"
 
 func (d *decoder) podList(message []byte, l *corev1.PodList) error {
+	if d.workloads {
+		return list(message, &l.ListMeta, &l.Items, d.workload)
+	}
 	return list(message, &l.ListMeta, &l.Items, d.pod)
 }
 
 func (d *decoder) pod(message []byte, p *corev1.Pod) error {
+	if d.workloads {
+		return d.workload(message, p)
+	}
 	c := cursor{rest: message}
 	for c.next() {
 		switch c.number {

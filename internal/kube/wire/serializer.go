@@ -17,6 +17,10 @@ type Options struct {
 	ManagedFields bool
 	// ContainerStates specifies whether to decode the states of the containers in pods.
 	ContainerStates bool
+	// Workloads specifies whether to decode of pods what is known about any pod on a node, and
+	// not only about those of gates: who created it, what it tolerates, and when its containers
+	// started. Labels and all annotations except that of mirror pods are then skipped.
+	Workloads bool
 }
 
 // NewSerializer returns a serializer for clients that decodes Nodes, Pods and their lists
@@ -24,13 +28,14 @@ type Options struct {
 // generation, finalizers and managed fields; owner references contain only UID and
 // Controller. Nodes contain taints, conditions without reason, allocatable resources and
 // nodeInfo. Pods contain the node's name, the phase, the type, status and last transition
-// of conditions, and the IDs of containers other than init containers. Everything else is
-// decoded by all.
+// of conditions, and the IDs of containers other than init containers; with
+// Options.Workloads also the kinds of owners, the host network, tolerations, and the states
+// and restarts of all containers. Everything else is decoded by all.
 //
 // The object of a watch event shares memory with the stream until the next event is read.
 // It must be decoded at once, as client-go does.
 func NewSerializer(all runtime.NegotiatedSerializer, o Options) runtime.NegotiatedSerializer {
-	d := &decoder{texts: newTexts(), managedFields: o.ManagedFields, containerStates: o.ContainerStates}
+	d := newDecoder(o)
 	s := &serializer{NegotiatedSerializer: all}
 	for _, info := range all.SupportedMediaTypes() {
 		if info.MediaType == runtime.ContentTypeProtobuf {
@@ -44,6 +49,16 @@ func NewSerializer(all runtime.NegotiatedSerializer, o Options) runtime.Negotiat
 		s.mediaTypes = append(s.mediaTypes, info)
 	}
 	return s
+}
+
+func newDecoder(o Options) *decoder {
+	return &decoder{texts: newTexts(), managedFields: o.ManagedFields, containerStates: o.ContainerStates, workloads: o.Workloads}
+}
+
+// NewDecoder returns the decoder of NewSerializer for protobuf.
+func NewDecoder(all runtime.NegotiatedSerializer, o Options) runtime.Decoder {
+	info, _ := runtime.SerializerInfoForMediaType(all.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	return &thinSerializer{Serializer: info.Serializer, decoder: newDecoder(o)}
 }
 
 // serializer is a NegotiatedSerializer with other media types.
@@ -139,6 +154,23 @@ func openEnvelope(data []byte) (envelope, bool) {
 		}
 	}
 	return e, ok && c.err == nil
+}
+
+// ListMeta returns the metadata of a list that was sent as protobuf, without decoding its
+// items. It returns false if data is not such a list.
+func ListMeta(data []byte) (metav1.ListMeta, bool) {
+	var m metav1.ListMeta
+	e, ok := openEnvelope(data)
+	if !ok || !bytes.HasSuffix(e.kind, []byte("List")) {
+		return m, false
+	}
+	c := cursor{rest: e.raw}
+	for c.next() {
+		if c.number == 1 {
+			c.check(m.Unmarshal(c.message()))
+		}
+	}
+	return m, c.err == nil
 }
 
 // eventSerializer decodes watch events without copying their objects.

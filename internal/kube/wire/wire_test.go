@@ -82,6 +82,9 @@ func prunedNode(n *corev1.Node, managedFields bool) *corev1.Node {
 }
 
 func prunedPod(p *corev1.Pod, with Options) *corev1.Pod {
+	if with.Workloads {
+		return prunedWorkload(p)
+	}
 	thin := &corev1.Pod{ObjectMeta: prunedMeta(p.ObjectMeta, with.ManagedFields)}
 	thin.Spec.NodeName = p.Spec.NodeName
 	thin.Status.Phase = p.Status.Phase
@@ -95,6 +98,33 @@ func prunedPod(p *corev1.Pod, with Options) *corev1.Pod {
 		}
 		thin.Status.ContainerStatuses = append(thin.Status.ContainerStatuses, status)
 	}
+	return thin
+}
+
+func prunedWorkload(p *corev1.Pod) *corev1.Pod {
+	m := &p.ObjectMeta
+	thin := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
+		CreationTimestamp: m.CreationTimestamp, DeletionTimestamp: m.DeletionTimestamp,
+	}}
+	if value, ok := m.Annotations[corev1.MirrorPodAnnotationKey]; ok {
+		thin.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: value}
+	}
+	for _, o := range m.OwnerReferences {
+		thin.OwnerReferences = append(thin.OwnerReferences, metav1.OwnerReference{Kind: o.Kind, UID: o.UID, Controller: o.Controller})
+	}
+	thin.Spec = corev1.PodSpec{NodeName: p.Spec.NodeName, HostNetwork: p.Spec.HostNetwork, Tolerations: p.Spec.Tolerations}
+	thin.Status.Phase = p.Status.Phase
+	for _, c := range p.Status.Conditions {
+		thin.Status.Conditions = append(thin.Status.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status, LastTransitionTime: c.LastTransitionTime})
+	}
+	statuses := func(all []corev1.ContainerStatus) (thin []corev1.ContainerStatus) {
+		for _, s := range all {
+			thin = append(thin, corev1.ContainerStatus{State: s.State, LastTerminationState: s.LastTerminationState, RestartCount: s.RestartCount})
+		}
+		return thin
+	}
+	thin.Status.ContainerStatuses, thin.Status.InitContainerStatuses = statuses(p.Status.ContainerStatuses), statuses(p.Status.InitContainerStatuses)
 	return thin
 }
 
@@ -126,7 +156,7 @@ func kinds() []runtime.Object {
 // fields. With a wrong field number, a field would be missing or contain another one.
 func TestThinDecodingMatchesWholeDecoding(t *testing.T) {
 	kept := make(map[string]bool)
-	for _, o := range []Options{{}, {ManagedFields: true}, {ContainerStates: true}} {
+	for _, o := range []Options{{}, {ManagedFields: true}, {ContainerStates: true}, {Workloads: true}} {
 		with := NewSerializer(wiretest.Whole, o)
 		for _, kind := range kinds() {
 			for seed := range int64(40) {
@@ -141,7 +171,8 @@ func TestThinDecodingMatchesWholeDecoding(t *testing.T) {
 	for _, field := range []string{
 		".ObjectMeta.ManagedFields", ".ObjectMeta.DeletionGracePeriodSeconds", ".ObjectMeta.OwnerReferences[].Controller",
 		".Spec.Taints[].TimeAdded", ".Spec.NodeName", ".Status.Allocatable", ".Status.Conditions[].Message",
-		".Status.NodeInfo.BootID", ".Status.ContainerStatuses[].ContainerID", ".Items[].ObjectMeta.UID", ".ListMeta.Continue",
+		".Status.NodeInfo.BootID", ".Status.ContainerStatuses[].ContainerID", ".Spec.Tolerations[].TolerationSeconds", ".Spec.HostNetwork",
+		".Status.InitContainerStatuses[].LastTerminationState.Terminated", ".ObjectMeta.Annotations", ".Items[].ObjectMeta.UID", ".ListMeta.Continue",
 	} {
 		if !kept[field] {
 			t.Errorf("%s was in no random object", field)
@@ -202,9 +233,11 @@ func TestMessagesMerge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			thin, err := decode(t, NewSerializer(wiretest.Whole, Options{}), data)
-			if d := diff(pruned(whole, Options{}), thin); d != "" || err != nil {
-				t.Fatalf("merging two of %T: %v\n%s", kind, err, d)
+			for _, o := range []Options{{}, {Workloads: true}} {
+				thin, err := decode(t, NewSerializer(wiretest.Whole, o), data)
+				if d := diff(pruned(whole, o), thin); d != "" || err != nil {
+					t.Fatalf("merging two of %T with %+v: %v\n%s", kind, o, err, d)
+				}
 			}
 		}
 	}
@@ -247,20 +280,46 @@ func FuzzDecode(f *testing.F) {
 	f.Add(wiretest.Encode(f, &metav1.Status{Code: 410}))
 	f.Add([]byte("k8s\x00"))
 	f.Add([]byte("k8s\x00\x0a\x0a\x0a\x02v1\x12\x04Node\x12\x02\x0a\xff"))
-	thinly := NewSerializer(wiretest.Whole, Options{})
+	with := map[Options]runtime.NegotiatedSerializer{}
+	for _, o := range []Options{{}, {Workloads: true}} {
+		with[o] = NewSerializer(wiretest.Whole, o)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		thin, err := decode(t, thinly, data)
-		if err != nil {
-			return
-		}
-		whole, err := decode(t, wiretest.Whole, data)
-		if err != nil {
-			return // fields that partial decoding skips may be invalid
-		}
-		if d := diff(pruned(whole, Options{}), thin); d != "" {
-			t.Errorf("thin decoding differs:\n%s", d)
+		for o, thinly := range with {
+			thin, err := decode(t, thinly, data)
+			if err != nil {
+				continue
+			}
+			whole, err := decode(t, wiretest.Whole, data)
+			if err != nil {
+				continue // fields that partial decoding skips may be invalid
+			}
+			if d := diff(pruned(whole, o), thin); d != "" {
+				t.Errorf("thin decoding with %+v differs:\n%s", o, d)
+			}
 		}
 	})
+}
+
+// The metadata of a list is read without its items, and equals that of the decoded list.
+func TestListMeta(t *testing.T) {
+	for _, kind := range []runtime.Object{&corev1.PodList{}, &corev1.NodeList{}} {
+		for seed := range int64(10) {
+			want := randomObject(seed, empty(kind))
+			got, ok := ListMeta(wiretest.Encode(t, want))
+			if d := cmp.Diff(want.(metav1.ListMetaAccessor).GetListMeta(), metav1.ListInterface(&got)); !ok || d != "" {
+				t.Fatalf("%T, seed %d: %v\n%s", kind, seed, ok, d)
+			}
+		}
+	}
+	for name, data := range map[string][]byte{
+		"JSON": []byte(`{"kind":"PodList","metadata":{"continue":"x"}}`), "nothing": nil,
+		"a pod": wiretest.Encode(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "n"}}),
+	} {
+		if got, ok := ListMeta(data); ok {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }
 
 // Truncated messages and wrong wire types are errors.
