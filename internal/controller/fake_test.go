@@ -64,6 +64,9 @@ type world struct {
 	// successor of a leader that did not release the Lease.
 	giveUpLease bool
 	tookOver    bool
+	// unsyncedFeeds and received, if set, implement Unsynced and LastReceived.
+	unsyncedFeeds func() []string
+	received      func() time.Time
 	// ended receives the result of Start.
 	ended <-chan error
 }
@@ -282,7 +285,18 @@ func (w *world) GatesFrom() string { return cmp.Or(w.source, v1alpha1.SourceCRD)
 func (w *world) DeletedGates() map[string]bool { return nil }
 func (w *world) GatesError() error             { return nil }
 func (w *world) SetNeeds(gate.Needs)           {}
-func (w *world) Unsynced() []string            { return nil }
+func (w *world) Unsynced() []string {
+	if w.unsyncedFeeds == nil {
+		return nil
+	}
+	return w.unsyncedFeeds()
+}
+func (w *world) LastReceived() time.Time {
+	if w.received == nil {
+		return time.Time{}
+	}
+	return w.received()
+}
 func (w *world) StatusOf(n gate.Needs) []reflector.Status {
 	return slices.DeleteFunc(slices.Clone(w.feeds), func(s reflector.Status) bool { return !slices.Contains(n.ResourceSlices, s.Name) })
 }

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,7 +31,7 @@ type NodeFeed interface {
 	NodesSynced() bool
 	// Gone reports whether the cache of nodes is synced and does not contain the node.
 	Gone(node string) bool
-	// NodeNames returns the names of all nodes.
+	// NodeNames returns the names of all nodes, those first that should be reconciled first.
 	NodeNames() []string
 	// SameBoot returns the names of nodes that have the boot ID of another node.
 	SameBoot() []string
@@ -60,6 +61,9 @@ type NeedsFeed interface {
 	SetNeeds(gate.Needs)
 	// Unsynced returns the names of feeds that are not synced.
 	Unsynced() []string
+	// LastReceived returns the latest time at which a feed that is not synced received
+	// anything, or zero.
+	LastReceived() time.Time
 	// StatusOf returns the status of every feed that the needs require.
 	StatusOf(gate.Needs) []reflector.Status
 	// DaemonSets returns the observed DaemonSets.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
-	"time"
 
 	"github.com/nodegate/nodegate/internal/bypass"
 	"github.com/nodegate/nodegate/internal/fleet"
@@ -58,30 +57,6 @@ func (c *Controller) Start(ctx context.Context) error {
 	}
 	running.Wait()
 	return nil
-}
-
-// feedTimeout limits the wait for feeds before the first decision. Signals of a feed that
-// never syncs are unknown; the other gates must work.
-const feedTimeout = 30 * time.Second
-
-// awaitFeeds waits until the controller is ready or feedTimeout has passed. It returns
-// false if the context ends first.
-func (c *Controller) awaitFeeds(ctx context.Context) bool {
-	timeout := c.clock.NewTimer(feedTimeout)
-	defer timeout.Stop()
-	ticker := c.clock.NewTicker(10 * time.Millisecond)
-	defer ticker.Stop()
-	for c.Ready() != nil {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-timeout.C():
-			c.log.Info("starting although some feeds are not synced", "unsynced", c.needsFeed.Unsynced())
-			return true
-		case <-ticker.C():
-		}
-	}
-	return true
 }
 
 // takeOver is called before Start if the previous leader did not release the Lease. It

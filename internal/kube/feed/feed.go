@@ -137,7 +137,8 @@ func (f *Feed) Gone(node string) bool { return f.NodesSynced() && !f.nodes.has(n
 // node. A reboot of such a node cannot be detected.
 func (f *Feed) SameBoot() []string { return f.nodes.sameBoot() }
 
-// NodeNames returns the names of all nodes, unsorted.
+// NodeNames returns the names of all nodes. Those with taints come first, because their
+// gates may be waiting to open.
 func (f *Feed) NodeNames() []string { return f.nodes.names() }
 
 // DaemonSets returns the DaemonSets of all needed namespaces.

@@ -95,10 +95,22 @@ func (s *Nodes) NeededVersion() int {
 	return s.neededVersion
 }
 
+// names returns the names of all nodes, those with taints first.
 func (s *Nodes) names() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	return slices.Collect(maps.Keys(s.byName))
+	names := make([]string, len(s.byName))
+	first, last := 0, len(names)-1
+	for name, n := range s.byName {
+		if n.Tainted() {
+			names[first] = name
+			first++
+		} else {
+			names[last] = name
+			last--
+		}
+	}
+	return names
 }
 
 // get returns the facts Node, Boot and Zone about a node. The caller may modify them.

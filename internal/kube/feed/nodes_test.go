@@ -42,6 +42,29 @@ func TestLateDeletionOfEarlierNode(t *testing.T) {
 	}
 }
 
+// Nodes with taints come first: a new leader reconciles all nodes in this order, and only
+// closed ones can wait for it.
+func TestNodesWithTaintsComeFirst(t *testing.T) {
+	s := NewNodes(IgnoreChange)
+	want := map[string]bool{}
+	for i := range 100 {
+		n := &gate.Node{Name: fmt.Sprint("n", i), ResourceVersion: "1"}
+		if i%7 == 0 {
+			n.Taints, want[n.Name] = []corev1.Taint{{Key: "closed"}}, true
+		}
+		s.Put(s.packer.Node(n, nil))
+	}
+	names := s.names()
+	for _, name := range names[:len(want)] {
+		if !want[name] {
+			t.Errorf("%s comes before nodes with taints", name)
+		}
+	}
+	if slices.Sort(names); len(names) != 100 || len(slices.Compact(names)) != 100 {
+		t.Errorf("%d names: %v", len(names), names)
+	}
+}
+
 // A list that is older than nodegate's own write, and arrives after its response, does
 // not undo the write. Otherwise too few closed nodes would be counted.
 func TestListOlderThanWrite(t *testing.T) {

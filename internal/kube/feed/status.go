@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/clients"
@@ -81,6 +82,18 @@ func (f *Feed) Unsynced() []string {
 		}
 	}
 	return names
+}
+
+// LastReceived returns the latest time at which a feed that is needed and has not been read
+// yet received anything, rounded down by at most reflector.BurstWindow. It is zero if there
+// is none. A large fleet takes a while to be read: the time shows that it is being received.
+func (f *Feed) LastReceived() (latest time.Time) {
+	for _, s := range f.statusOf(f.needed.Load()) {
+		if !s.Synced && s.Received.After(latest) {
+			latest = s.Received
+		}
+	}
+	return latest
 }
 
 // isLoading reports whether a feed that is needed is being read for the first time and no

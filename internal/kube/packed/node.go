@@ -32,6 +32,7 @@ type Node struct {
 const (
 	flagShuttingDown = 1 << iota
 	flagSilent
+	flagTainted
 )
 
 // Packer packs facts. It is safe for concurrent use.
@@ -90,6 +91,9 @@ func (n *Node) Zone() string {
 // Silent reports whether the node is unreachable, like gate.Node.Silent.
 func (n *Node) Silent() bool { return n.facts[0]&flagSilent != 0 }
 
+// Tainted reports whether the node has a taint.
+func (n *Node) Tainted() bool { return n.facts[0]&flagTainted != 0 }
+
 // ResourceVersion returns the node's resource version.
 func (n *Node) ResourceVersion() string {
 	var r reader
@@ -144,6 +148,9 @@ func (w *writer) nodeFacts(n *gate.Node) {
 	}
 	if n.Silent() {
 		flags |= flagSilent
+	}
+	if len(n.Taints) > 0 {
+		flags |= flagTainted
 	}
 	w.bytes(flags)
 	w.shared(n.Zone())

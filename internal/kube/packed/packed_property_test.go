@@ -150,7 +150,7 @@ func roundTrip(t *rapid.T) {
 		if diff := cmp.Diff(n, back); diff != "" {
 			t.Fatalf("node %d differs after unpacking:\n%s", i, diff)
 		}
-		if kept[i].Zone() != n.Zone() || kept[i].Silent() != n.Silent() || kept[i].UID() != n.UID || kept[i].BootID() != n.BootID || kept[i].ResourceVersion() != n.ResourceVersion {
+		if kept[i].Zone() != n.Zone() || kept[i].Silent() != n.Silent() || kept[i].Tainted() != (len(n.Taints) > 0) || kept[i].UID() != n.UID || kept[i].BootID() != n.BootID || kept[i].ResourceVersion() != n.ResourceVersion {
 			t.Fatalf("a field that can be read without unpacking differs from %+v", n)
 		}
 	}

@@ -48,6 +48,14 @@ func (h *freshness) received() {
 	}
 }
 
+// lastReceived returns the time of the last receipt, up to BurstWindow early, or zero.
+func (h *freshness) lastReceived() time.Time {
+	if recent := h.recent.Load(); recent != 0 {
+		return time.Unix(0, recent)
+	}
+	return time.Time{}
+}
+
 // begin records that everything has been read, as of a time.
 func (h *freshness) begin(at time.Time) {
 	h.settled.Store(at.UnixNano())

@@ -58,7 +58,7 @@ func NewObserver(name string, log logr.Logger, c clock.PassiveClock, liveChanged
 func (o *Observer) Status() Status {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return Status{Name: o.name, Synced: o.synced, Live: o.live, Err: o.err}
+	return Status{Name: o.name, Synced: o.synced, Live: o.live, Err: o.err, Received: o.lastReceived()}
 }
 
 // IsLive reports whether the feed is being kept up to date.

@@ -4,6 +4,7 @@ package reflector
 
 import (
 	"strings"
+	"time"
 )
 
 // Status is the status of one feed.
@@ -18,6 +19,9 @@ type Status struct {
 	// Err is why the feed is not live. It is nil while the feed is live or is being
 	// listed.
 	Err error
+	// Received is the time at which the feed last received anything, rounded down by at most
+	// BurstWindow. It is zero if the feed has received nothing.
+	Received time.Time
 }
 
 // Resource returns the observed resource as it is named in URLs of the API.

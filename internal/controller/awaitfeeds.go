@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// feedTimeout limits the wait for feeds before the first decision, unless they are being
+	// received. Signals of a feed that never syncs are unknown; the other gates must work.
+	feedTimeout = 30 * time.Second
+	// feedTimeoutMax limits the wait for feeds that are being received. A fleet of 100,000
+	// nodes may take longer than feedTimeout. Starting earlier would be correct, but each feed
+	// that syncs afterwards causes all nodes to be reconciled.
+	feedTimeoutMax = 5 * time.Minute
+	feedInterval   = 10 * time.Millisecond
+)
+
+// awaitFeeds waits until the controller is ready or it is no longer worthwhile to wait. It
+// returns false if the context ends first.
+func (c *Controller) awaitFeeds(ctx context.Context) bool {
+	ticker := c.clock.NewTicker(feedInterval)
+	defer ticker.Stop()
+	began, told := c.clock.Now(), false
+	for c.Ready() != nil {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C():
+		}
+		waited := c.clock.Since(began)
+		switch {
+		case waited < feedTimeout:
+		case waited >= feedTimeoutMax, c.clock.Since(c.needsFeed.LastReceived()) >= feedTimeout:
+			c.log.Info("starting although some feeds are not synced", "unsynced", c.needsFeed.Unsynced())
+			return true
+		case !told:
+			c.log.Info("waiting for feeds that are still being received", "unsynced", c.needsFeed.Unsynced())
+			told = true
+		}
+	}
+	return true
+}
