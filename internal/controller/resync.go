@@ -16,8 +16,10 @@ type resyncer struct {
 	// slots contains one element for each queued node that the resyncer has added.
 	slots chan struct{}
 
-	mu      sync.Mutex
+	mu sync.Mutex
+	// pending contains the nodes to enqueue, in order, and waiting the same as a set.
 	pending []string
+	waiting map[string]bool
 	queued  map[string]bool
 	wake    chan struct{}
 }
@@ -25,7 +27,7 @@ type resyncer struct {
 func newResyncer(queue workqueue.TypedRateLimitingInterface[string], atOnce int) *resyncer {
 	return &resyncer{
 		queue: queue, slots: make(chan struct{}, atOnce),
-		queued: make(map[string]bool), wake: make(chan struct{}, 1),
+		waiting: make(map[string]bool), queued: make(map[string]bool), wake: make(chan struct{}, 1),
 	}
 }
 
@@ -33,13 +35,9 @@ func newResyncer(queue workqueue.TypedRateLimitingInterface[string], atOnce int)
 // node is enqueued eventually, however often add is called.
 func (r *resyncer) add(names []string) {
 	r.mu.Lock()
-	waiting := make(map[string]bool, len(r.pending))
-	for _, name := range r.pending {
-		waiting[name] = true
-	}
 	for _, name := range names {
-		if !waiting[name] {
-			waiting[name] = true
+		if !r.waiting[name] {
+			r.waiting[name] = true
 			r.pending = append(r.pending, name)
 		}
 	}
@@ -58,12 +56,13 @@ func (r *resyncer) next() (string, bool) {
 	for len(r.pending) > 0 {
 		name := r.pending[0]
 		r.pending = r.pending[1:]
+		delete(r.waiting, name)
 		if !r.queued[name] {
 			r.queued[name] = true
 			return name, true
 		}
 	}
-	r.pending = nil
+	r.pending, r.waiting = nil, make(map[string]bool) // emptied maps keep their memory
 	return "", false
 }
 

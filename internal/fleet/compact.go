@@ -26,6 +26,11 @@ func (n *nodeEntry) stateOf(g *gateEntry) *compactState {
 	return nil
 }
 
+// isNamed reports whether a summary may name the node.
+func (n *nodeEntry) isNamed() bool {
+	return slices.ContainsFunc(n.states, func(s compactState) bool { return s.shape.named })
+}
+
 // equals reports whether the node has these states.
 func (n *nodeEntry) equals(states []GateState) bool {
 	if len(n.states) != len(states) {

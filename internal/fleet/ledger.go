@@ -74,6 +74,8 @@ type Ledger struct {
 	gates map[string]*gateEntry
 	// nodes contains all nodes that have been evaluated.
 	nodes map[string]*nodeEntry
+	// named contains those of nodes that a summary may name, which are few in most fleets.
+	named map[string]*nodeEntry
 	// terms contains the budgets by gate, as set by SetTerms.
 	terms map[string]BudgetTerms
 	// settled is the number of the latest gate set with which the whole fleet has been
@@ -124,7 +126,7 @@ func (z *zoneEntry) isEmpty() bool {
 // NewLedger returns an empty Ledger.
 func NewLedger() *Ledger {
 	return &Ledger{
-		gates: make(map[string]*gateEntry), nodes: make(map[string]*nodeEntry),
+		gates: make(map[string]*gateEntry), nodes: make(map[string]*nodeEntry), named: make(map[string]*nodeEntry),
 		reservations: make(map[string]map[BudgetScope]bool), uncertain: make(map[string]bool),
 	}
 }
@@ -166,6 +168,7 @@ func (l *Ledger) Forget(node string) {
 			l.leave(node, &n.states[i])
 		}
 		delete(l.nodes, node)
+		delete(l.named, node)
 	}
 	l.free(node)
 }
@@ -212,6 +215,11 @@ func (l *Ledger) replace(node string, states []GateState, covers func(gate strin
 		pass(&before[i])
 	}
 	n.states = after
+	if n.isNamed() {
+		l.named[node] = n
+	} else {
+		delete(l.named, node)
+	}
 	return n
 }
 

@@ -77,7 +77,7 @@ func (l *Ledger) Summary(gateName string) *Summary {
 }
 
 // sumUp computes the missing summaries of all gates. Counting nodes does not iterate over
-// the nodes. Naming nodes does, once for all gates.
+// the nodes. Naming nodes iterates over those with a state to name, once for all gates.
 func (l *Ledger) sumUp() {
 	namers := make(map[*gateEntry]*namer)
 	for _, g := range l.gates {
@@ -92,7 +92,7 @@ func (l *Ledger) sumUp() {
 	if len(namers) == 0 {
 		return
 	}
-	for node, n := range l.nodes {
+	for node, n := range l.named {
 		for i := range n.states {
 			if s := &n.states[i]; s.shape.named {
 				if namer := namers[s.shape.gate]; namer != nil {
