@@ -232,6 +232,12 @@ bench-peers: ## Measure other programs that remove taints, and nodegate: PEERS="
 	@$(COMPILE) -o bin/ ./bench ./cmd/nodegate
 	@bin/bench -peers "$$(echo $(PEERS) | tr ' ' ,)"
 
+.PHONY: bench-scale
+bench-scale: ## Measure reports of 100,000 pods, and simulated fleets of up to 100,000 nodes; writes bench/scale.
+	@$(COMPILE) -o bin/ ./bench ./cmd/nodegate
+	@mkdir -p bench/scale
+	@bin/bench -scale -out bench/scale
+
 .PHONY: bench-compare
 bench-compare: ## Check that no event costs more allocations than bench/allocations.txt says.
 	go run -C hack/tools/benchcompare . -source $(CURDIR) -baseline $(CURDIR)/bench/allocations.txt

@@ -36,6 +36,7 @@ import (
 // options are the parsed command line.
 type options struct {
 	quick  bool
+	scale  bool
 	only   string
 	rounds int
 	out    string
@@ -62,7 +63,7 @@ func dispatch(ctx context.Context, args []string) error {
 	if o.peers != "" {
 		return measurePeers(ctx, o)
 	}
-	figures, err := choose(o.only)
+	figures, err := choose(o.set(), o.only)
 	if err != nil {
 		return err
 	}
@@ -75,6 +76,7 @@ func parse(args []string, help io.Writer) (*options, error) {
 	var o options
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.BoolVar(&o.quick, "quick", false, "measure few rounds and small fleets, to check that everything works")
+	flags.BoolVar(&o.scale, "scale", false, "measure the figures about the largest fleets instead")
 	flags.StringVar(&o.only, "only", "", "figures to measure, such as P1,P5; default: all")
 	flags.IntVar(&o.rounds, "rounds", 0, "number of rounds; default: 5, or 1 with -quick")
 	flags.StringVar(&o.out, "out", "", "directory for RESULTS.md and results.json; default: none is written")
@@ -88,14 +90,15 @@ func parse(args []string, help io.Writer) (*options, error) {
 	return &o, nil
 }
 
-// choose returns the figures of a list such as "P1,P5", in the order of measurement.
-func choose(only string) ([]figure.Figure, error) {
+// choose returns those figures of all that a list such as "P1,P5" names, in the order of
+// measurement.
+func choose(all []figure.Figure, only string) ([]figure.Figure, error) {
 	if only == "" {
-		return figure.All, nil
+		return all, nil
 	}
 	var chosen []figure.Figure
 	wanted := strings.Split(only, ",")
-	for _, f := range figure.All {
+	for _, f := range all {
 		if i := slices.Index(wanted, f.ID); i >= 0 {
 			chosen, wanted = append(chosen, f), slices.Delete(wanted, i, i+1)
 		}
@@ -122,6 +125,9 @@ func (o *options) command() string {
 	command := "go run ./bench"
 	if o.quick {
 		command += " -quick"
+	}
+	if o.scale {
+		command += " -scale"
 	}
 	if o.rounds > 0 {
 		command += fmt.Sprintf(" -rounds %d", o.rounds)

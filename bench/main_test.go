@@ -40,17 +40,17 @@ func TestSizes(t *testing.T) {
 }
 
 func TestChosenFigures(t *testing.T) {
-	all, err := choose("")
+	all, err := choose(figure.All, "")
 	if err != nil || len(all) != len(figure.All) {
 		t.Errorf("%d, %v", len(all), err)
 	}
 	first, last := all[0].ID, all[len(all)-1].ID
-	chosen, err := choose(last + "," + first)
+	chosen, err := choose(figure.All, last+","+first)
 	if err != nil || len(chosen) != 2 || chosen[0].ID != first {
 		t.Errorf("%d, %v; want two, in the order of measurement", len(chosen), err)
 	}
 	for _, only := range []string{"P0", "P1,", first + ",P1x"} {
-		if _, err := choose(only); err == nil {
+		if _, err := choose(figure.All, only); err == nil {
 			t.Errorf("%q is accepted", only)
 		}
 	}

@@ -164,3 +164,76 @@ func TestOtherRequests(t *testing.T) {
 		t.Errorf("%d writes, want 1", s.Writes.Load())
 	}
 }
+
+// Changes reach watches that exist, watches that resume, and new watches. A patch of a
+// Node is a change, too.
+func TestChanges(t *testing.T) {
+	fleet := smallFleet()
+	fleet.Heartbeats = 0
+	fleet.Index = func(name string) (i int, ok bool) {
+		_, err := fmt.Sscanf(name, "node-%d", &i)
+		return i, err == nil
+	}
+	s, client := start(t, fleet)
+	initial := metav1.ListOptions{SendInitialEvents: new(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan}
+	before := watchNodes(t, client, initial)
+	before.expect(t, "ADDED node-0 ", "ADDED node-1 ", "ADDED node-2 ", "BOOKMARK  ")
+
+	joined := fleet.Node(3)
+	s.PutNode(3, joined)
+	before.expect(t, "ADDED node-3 ")
+	s.PutPod(1, 3, fleet.Daemons[1].Pod(3))
+	patch := []byte(`[{"op":"test","path":"/metadata/name","value":"node-1"},{"op":"add","path":"/metadata/annotations","value":{"a":"b"}}]`)
+	patched, err := client.CoreV1().Nodes().Patch(t.Context(), "node-1", types.JSONPatchType, patch, metav1.PatchOptions{})
+	if err != nil || patched.Annotations["a"] != "b" {
+		t.Fatalf("%+v, %v", patched, err)
+	}
+	before.expect(t, "MODIFIED node-1 b")
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), "node-2", types.JSONPatchType, patch, metav1.PatchOptions{}); err == nil {
+		t.Error("a patch whose test fails is accepted")
+	}
+	if all := s.Patches(); len(all) != 1 || all[0].Node != 1 {
+		t.Errorf("patches: %+v", all)
+	}
+	if read, err := client.CoreV1().Nodes().Get(t.Context(), "node-1", metav1.GetOptions{}); err != nil || read.ResourceVersion != patched.ResourceVersion {
+		t.Errorf("%+v, %v", read, err)
+	}
+	if _, err := client.CoreV1().Nodes().Get(t.Context(), "node-4", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("reading an unknown node: %v", err)
+	}
+	watchNodes(t, client, initial).expect(t, "ADDED node-0 ", "ADDED node-1 b", "ADDED node-2 ", "ADDED node-3 ", "BOOKMARK  ")
+	watchNodes(t, client, metav1.ListOptions{ResourceVersion: joined.ResourceVersion}).expect(t, "MODIFIED node-1 b")
+	pods, err := client.CoreV1().Pods(namespace).Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1", LabelSelector: "app=b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched{pods}.expect(t, "ADDED b-3 ")
+}
+
+// watched is a watch whose events are expected in order.
+type watched struct{ watch.Interface }
+
+func watchNodes(t *testing.T, client *kubernetes.Clientset, o metav1.ListOptions) watched {
+	t.Helper()
+	w, err := client.CoreV1().Nodes().Watch(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Stop)
+	return watched{w}
+}
+
+// expect reads events, each as its type, the name of the object, and its annotation a.
+func (w watched) expect(t *testing.T, events ...string) {
+	t.Helper()
+	for _, want := range events {
+		event, ok := <-w.ResultChan()
+		if !ok {
+			t.Fatalf("the watch ended, want %q", want)
+		}
+		o := event.Object.(metav1.Object)
+		if got := fmt.Sprintf("%s %s %s", event.Type, o.GetName(), o.GetAnnotations()["a"]); got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+}

@@ -6,7 +6,8 @@
 // protobuf, over HTTP/2 and TLS. It forwards all other requests, so the real API server
 // handles authorization, leader election, custom resources and dry runs.
 //
-// Objects are created when they are sent, and not stored.
+// Objects are created when they are sent, and not stored. Only those that are changed are
+// stored: by the caller, or by a client's JSON patch of a Node.
 package fakeapi
 
 import (
@@ -23,13 +24,13 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
 
@@ -37,7 +38,14 @@ import (
 type Server struct {
 	Counts
 
-	fleet    *Fleet
+	fleet   *Fleet
+	changes *changes
+	// patching is held while a Node is patched. It guards patches.
+	patching sync.Mutex
+	patches  []Patch
+	// heartbeats is Fleet.Heartbeats, which SetHeartbeats changes.
+	heartbeats atomic.Int64
+
 	upstream *httputil.ReverseProxy
 	server   *httptest.Server
 	stop     context.CancelFunc
@@ -50,7 +58,8 @@ type Counts struct {
 	// Initial is the number of objects that were sent as initial events, and
 	// InitialBytes their size in protobuf.
 	Initial, InitialBytes atomic.Int64
-	// Writes is the number of rejected requests to change a Node of the fleet.
+	// Writes is the number of requests to change a Node of the fleet. They are rejected if
+	// the fleet has no Index.
 	Writes atomic.Int64
 }
 
@@ -66,12 +75,13 @@ func Start(fleet Fleet, real *rest.Config) (*Server, error) {
 		return nil, fmt.Errorf("parsing the certificate of the API server: %w", err)
 	}
 	quiet := log.New(io.Discard, "", 0) // clients disconnect at any time
-	s := &Server{fleet: &fleet, upstream: &httputil.ReverseProxy{
+	s := &Server{fleet: &fleet, changes: newChanges(), upstream: &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true},
 		FlushInterval: -1,
 		ErrorLog:      quiet,
 	}}
+	s.SetHeartbeats(fleet.Heartbeats)
 	var ctx context.Context
 	ctx, s.stop = context.WithCancel(context.Background())
 	s.server = httptest.NewUnstartedServer(s.routes())
@@ -81,6 +91,9 @@ func Start(fleet Fleet, real *rest.Config) (*Server, error) {
 	s.server.StartTLS()
 	return s, nil
 }
+
+// SetHeartbeats sets the number of Nodes that report each second from now on.
+func (s *Server) SetHeartbeats(perSecond int) { s.heartbeats.Store(int64(perSecond)) }
 
 // Config returns a copy of the client configuration that connects to the proxy.
 func (s *Server) Config(config *rest.Config) *rest.Config {
@@ -100,7 +113,7 @@ func (s *Server) Stop() {
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /api/v1/nodes", func(w http.ResponseWriter, r *http.Request) {
-		s.collection(w, r, s.fleet.nodes(), s.fleet.Heartbeats)
+		s.collection(w, r, s.nodes())
 	})
 	mux.HandleFunc("GET /api/v1/namespaces/"+s.fleet.Namespace+"/pods", func(w http.ResponseWriter, r *http.Request) {
 		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))
@@ -108,30 +121,33 @@ func (s *Server) routes() http.Handler {
 			reject(w, apierrors.NewBadRequest(err.Error()))
 			return
 		}
-		s.collection(w, r, s.fleet.pods(selector), 0)
+		s.collection(w, r, s.pods(selector))
 	})
-	mux.HandleFunc("/api/v1/nodes/{name}", s.node)
-	mux.HandleFunc("/api/v1/nodes/{name}/{subresource}", s.node)
+	if s.fleet.Index != nil {
+		mux.HandleFunc("GET /api/v1/nodes/{name}", s.oneNode)
+		mux.HandleFunc("PATCH /api/v1/nodes/{name}", s.oneNode)
+	}
+	mux.HandleFunc("/api/v1/nodes/{name}", s.rejectNode)
+	mux.HandleFunc("/api/v1/nodes/{name}/{subresource}", s.rejectNode)
 	mux.Handle("/", s.upstream)
 	return mux
 }
 
-// node rejects a request about a single Node. The fleet does not change, so a client that
-// watches it does not need such requests.
-func (s *Server) node(w http.ResponseWriter, r *http.Request) {
+// rejectNode rejects a request about a single Node.
+func (s *Server) rejectNode(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		s.Writes.Add(1)
 	}
-	reject(w, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, r.PathValue("name"), errors.New("a simulated fleet can only be watched")))
+	reject(w, apierrors.NewForbidden(nodeResource, r.PathValue("name"), errors.New("a simulated fleet can only be watched")))
 }
 
 // collection answers a watch, and rejects everything else.
-func (s *Server) collection(w http.ResponseWriter, r *http.Request, c collection, heartbeats int) {
+func (s *Server) collection(w http.ResponseWriter, r *http.Request, c collection) {
 	if r.URL.Query().Get("watch") == "" || !strings.Contains(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) {
 		reject(w, apierrors.NewBadRequest("only watches in protobuf are implemented"))
 		return
 	}
-	s.watch(w, r, c, heartbeats)
+	s.watch(w, r, c)
 }
 
 // reject responds with an error in the API server's format.

@@ -20,8 +20,12 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// beatInterval is the interval at which due heartbeats are sent.
-const beatInterval = 50 * time.Millisecond
+const (
+	// beatInterval is the interval at which due heartbeats are sent.
+	beatInterval = 50 * time.Millisecond
+	// bookmarkInterval is that of an API server.
+	bookmarkInterval = time.Minute
+)
 
 // protobuf is the serializer for all objects.
 var protobuf = func() runtime.SerializerInfo {
@@ -30,23 +34,28 @@ var protobuf = func() runtime.SerializerInfo {
 }()
 
 // watch answers a watch until it times out, the client disconnects, or the proxy stops.
-func (s *Server) watch(w http.ResponseWriter, r *http.Request, c collection, heartbeats int) {
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, c collection) {
 	query := r.URL.Query()
 	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
 	if seconds <= 0 {
 		seconds = int((10 * time.Minute).Seconds())
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), time.Duration(seconds)*time.Second)
-	defer cancel()
+	ctx := r.Context()
 	out := newStream(w)
 	var err error
 	if initial, _ := strconv.ParseBool(query.Get("sendInitialEvents")); initial {
 		err = s.sendInitial(out, c)
 	} else {
+		at, _ := strconv.Atoi(query.Get("resourceVersion"))
+		c.position = max(0, at-firstChange+1)
 		err = out.flush() // sends the header
 	}
 	if err == nil {
-		err = s.beat(ctx, out, heartbeats)
+		// The time of the initial events does not count: on a busy machine they may take longer.
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(seconds)*time.Second)
+		defer cancel()
+		err = s.follow(ctx, out, c)
 	}
 	if err != nil && ctx.Err() == nil {
 		status := apierrors.NewInternalError(err).Status()
@@ -59,40 +68,63 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, c collection, hea
 func (s *Server) sendInitial(out *stream, c collection) error {
 	s.WatchLists.Add(1)
 	for i := range c.count {
-		if err := out.send(watch.Added, c.object(i)); err != nil {
+		o := c.object(i)
+		if o == nil {
+			continue
+		}
+		if err := out.send(watch.Added, o); err != nil {
 			return err
 		}
+		s.Initial.Add(1)
 	}
-	s.Initial.Add(int64(c.count))
 	s.InitialBytes.Add(out.bytes)
 	end := metav1.ObjectMeta{Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}
-	if err := out.send(watch.Bookmark, c.bookmark(end)); err != nil {
+	if err := out.send(watch.Bookmark, c.bookmark(end, c.position)); err != nil {
 		return err
 	}
 	return out.flush()
 }
 
-// beat sends heartbeats of one Node after the other at the given rate per second.
-func (s *Server) beat(ctx context.Context, out *stream, perSecond int) error {
-	ticker := time.NewTicker(beatInterval)
-	defer ticker.Stop()
-	begin := time.Now()
-	for sent := 0; ; {
+// follow sends changes, and heartbeats of one Node after the other at the collection's rate
+// per second, and bookmarks.
+func (s *Server) follow(ctx context.Context, out *stream, c collection) error {
+	var tick <-chan time.Time
+	if c.heartbeats != nil && s.fleet.Nodes > 0 {
+		ticker := time.NewTicker(beatInterval)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	bookmarks := time.NewTicker(bookmarkInterval)
+	defer bookmarks.Stop()
+	last, due, sent := time.Now(), 0.0, 0
+	for {
+		changed, more := s.changes.since(c.position)
+		c.position += len(changed)
+		for _, one := range changed {
+			if !c.includes(one.daemon) {
+				continue
+			}
+			if err := out.send(one.kind, one.object); err != nil {
+				return err
+			}
+		}
+		if err := out.flush(); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case now := <-ticker.C:
-			if perSecond*s.fleet.Nodes == 0 {
-				continue
+		case <-more:
+		case <-bookmarks.C:
+			if err := out.send(watch.Bookmark, c.bookmark(metav1.ObjectMeta{}, c.position)); err != nil {
+				return err
 			}
-			for due := int(now.Sub(begin).Seconds() * float64(perSecond)); sent < due; sent++ {
-				node := s.fleet.heartbeat(sent%s.fleet.Nodes, bookmarkVersion+1+sent, now)
-				if err := out.send(watch.Modified, node); err != nil {
+		case now := <-tick:
+			due += now.Sub(last).Seconds() * float64(c.heartbeats.Load())
+			for last = now; sent < int(due); sent++ {
+				if err := out.send(watch.Modified, s.heartbeat(sent%s.fleet.Nodes, sent, now)); err != nil {
 					return err
 				}
-			}
-			if err := out.flush(); err != nil {
-				return err
 			}
 		}
 	}

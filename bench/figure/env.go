@@ -37,6 +37,10 @@ var All = []Figure{
 	opening, regression, requests, binding, signals, failover, bursting, servers, ownWork, coldStart, idle, busy, memory, birth, flipping,
 }
 
+// Scale contains the figures of 'make bench-scale', which are about fleets that are too
+// large for a complete run.
+var Scale = []Figure{reportTimes, scaling}
+
 // Sizes specifies how much is measured.
 type Sizes struct {
 	// Rounds is the number of rounds of turns. Spare is the time that rounds may take that
@@ -63,6 +67,12 @@ type Sizes struct {
 	Creations, ConfigMaps int
 	// Gated is the number of nodes with many gates.
 	Gated int
+	// Reported is the fleet in etcd of which reports are created.
+	Reported FleetSize
+	// Growth contains the sizes of the fleets that a fake API server simulates and nodes
+	// join, in ascending order. Joining is the number of nodes that join.
+	Growth  []int
+	Joining int
 	// Stored is a steady fleet in etcd, and Replayed one that a fake API server
 	// simulates. nodegate is started Starts times with each.
 	Stored, Replayed FleetSize
@@ -76,12 +86,14 @@ var (
 		Newborn: 200, Bound: 12, Large: 5000, Newcomers: 25, Idle: 32 * time.Second,
 		Stored: FleetSize{Nodes: 5_000, Others: 150_000, AtMost: 60}, Replayed: FleetSize{Nodes: 50_000, AtMost: 150}, Starts: 2,
 		Creations: 100, ConfigMaps: 50_000, Gated: 2000,
+		Reported: FleetSize{Nodes: 5_000, Others: 85_000, AtMost: 3}, Growth: []int{200, 5_000, 100_000}, Joining: 330,
 	}
 	Quick = Sizes{
 		Rounds: 1, Spare: 10 * time.Second, Paced: 20, Flaps: 30, Fleets: []int{50, 200},
 		Newborn: 50, Bound: 5, Large: 300, Newcomers: 10, Idle: 3 * time.Second,
 		Stored: FleetSize{Nodes: 500, Others: 15_000}, Replayed: FleetSize{Nodes: 5_000}, Starts: 1,
 		Creations: 20, ConfigMaps: 5_000, Gated: 400,
+		Reported: FleetSize{Nodes: 500, Others: 3_500}, Growth: []int{50, 500}, Joining: 33,
 	}
 )
 

@@ -35,8 +35,11 @@ type steadyFleet struct {
 	installation *testbed.Installation
 
 	node *corev1.Node
-	sets []*appsv1.DaemonSet
-	pods []*corev1.Pod // one of each DaemonSet
+	// daemons contains the names of the DaemonSets, sets the DaemonSets, and pods one pod of
+	// each.
+	daemons []string
+	sets    []*appsv1.DaemonSet
+	pods    []*corev1.Pod
 	// since is the creation time of all objects.
 	since time.Time
 }
@@ -82,17 +85,27 @@ func (f *steadyFleet) createTemplates(ctx context.Context) (err error) {
 	f.node.Spec.Taints = nil
 	f.node.CreationTimestamp = metav1.NewTime(f.since)
 	for _, name := range steadyDaemons {
-		set, err := f.createDaemonSet(ctx, name)
-		if err != nil {
+		if err := f.addDaemon(ctx, name); err != nil {
 			return err
 		}
-		pod, err := client.CoreV1().Pods(fixture.Namespace).Create(ctx, fixture.Pod(set, f.node.Name), dryRun)
-		if err != nil {
-			return fmt.Errorf("creating a pod in a dry run: %w", err)
-		}
-		pod.CreationTimestamp = metav1.NewTime(f.since)
-		f.sets, f.pods = append(f.sets, set), append(f.pods, pod)
 	}
+	return nil
+}
+
+// addDaemon creates a DaemonSet and the template of its pods. All but the first are
+// selected by the second gate.
+func (f *steadyFleet) addDaemon(ctx context.Context, name string) error {
+	set, err := f.createDaemonSet(ctx, name)
+	if err != nil {
+		return err
+	}
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	pod, err := f.Driver.Client().CoreV1().Pods(fixture.Namespace).Create(ctx, fixture.Pod(set, f.node.Name), dryRun)
+	if err != nil {
+		return fmt.Errorf("creating a pod in a dry run: %w", err)
+	}
+	pod.CreationTimestamp = metav1.NewTime(f.since)
+	f.daemons, f.sets, f.pods = append(f.daemons, name), append(f.sets, set), append(f.pods, pod)
 	return nil
 }
 
@@ -155,9 +168,9 @@ func setOpen(node *corev1.Node, name string, since time.Time) {
 // podAt returns a daemon's pod on the i-th Node.
 func (f *steadyFleet) podAt(daemon, i int) *corev1.Pod {
 	pod, node := *f.pods[daemon], fixture.NodeName(i)
-	pod.UID = types.UID(identity(steadyDaemons[daemon], i))
-	pod.Name = fmt.Sprintf("%s-%.5s%d", steadyDaemons[daemon], pod.UID, i)
-	pod.Spec.NodeName, pod.Spec.Affinity = node, fixture.Pod(f.sets[daemon], node).Spec.Affinity
+	pod.UID = types.UID(identity(f.daemons[daemon], i))
+	pod.Name = fmt.Sprintf("%s-%.5s%d", f.daemons[daemon], pod.UID, i)
+	pod.Spec.NodeName, pod.Spec.Affinity = node, fixture.Affinity(node)
 	f.setRunning(&pod)
 	return &pod
 }
@@ -190,7 +203,7 @@ func (f *steadyFleet) otherAt(i, nodes int) *corev1.Pod {
 // fakeFleet returns a fleet of the given size for the fake API server.
 func (f *steadyFleet) fakeFleet(nodes int) fakeapi.Fleet {
 	fleet := fakeapi.Fleet{Nodes: nodes, Node: f.nodeAt, Namespace: fixture.Namespace, Heartbeats: reportsPerSecond(nodes)}
-	for daemon := range steadyDaemons {
+	for daemon := range f.daemons {
 		fleet.Daemons = append(fleet.Daemons, fakeapi.Daemon{
 			Labels: f.pods[daemon].Labels,
 			Pod:    func(i int) *corev1.Pod { return f.podAt(daemon, i) },

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/fakeapi"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
@@ -95,15 +94,7 @@ func (f *steadyFleet) measureReplayed(ctx context.Context, size FleetSize, start
 
 // measureStored measures nodegate with a real API server.
 func (f *steadyFleet) measureStored(ctx context.Context, size FleetSize, starts int) (m memories, err error) {
-	if err := driver.Fill(ctx, f.Driver, size.Nodes, f.nodeAt); err != nil {
-		return m, err
-	}
-	for daemon := range steadyDaemons {
-		if err := driver.Fill(ctx, f.Driver, size.Nodes, func(i int) *corev1.Pod { return f.podAt(daemon, i) }); err != nil {
-			return m, err
-		}
-	}
-	if err := driver.Fill(ctx, f.Driver, size.Others, func(i int) *corev1.Pod { return f.otherAt(i, size.Nodes) }); err != nil {
+	if err := f.store(ctx, size); err != nil {
 		return m, err
 	}
 	heartbeats, err := f.Driver.NewHeartbeats(ctx, func(*corev1.Node) bool { return true })

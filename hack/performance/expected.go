@@ -11,8 +11,9 @@ import (
 	"github.com/nodegate/nodegate/bench/report"
 )
 
-// fleets lists the fleet sizes of the page's predictions, in nodes.
-var fleets = []int{1000, 5000, 15000, 50000, 100000}
+// fleets lists the fleet sizes of the page's predictions, in nodes. Larger fleets are
+// measured by 'make bench-scale'.
+var fleets = []int{1000, 5000, 15000, 50000}
 
 // An estimate is a quantity as a function of the fleet's size. It is NaN if the
 // run has not measured a quantity that it is based on.

@@ -11,24 +11,40 @@ import (
 	"github.com/nodegate/nodegate/bench/report"
 )
 
-// A place is a generated part of the page, between a comment that names its
-// contents and a comment that ends it.
-var place = regexp.MustCompile(`(?s)<!-- from the last run: ([^>]*?) -->\n.*?<!-- end -->`)
+// A run is a command whose results the page contains.
+type run struct {
+	// begin is the beginning of the comment that precedes a generated part of the page and
+	// names its contents. Another comment ends the part.
+	begin string
+	// results is the file with the results.
+	results string
+}
+
+var runs = []run{
+	{"<!-- from the last run: ", "bench/results.json"},
+	{"<!-- from the last run of bench-scale: ", "bench/scale/results.json"},
+}
+
+// place matches a generated part of the page.
+func (from run) place() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)` + regexp.QuoteMeta(from.begin) + `([^>]*?) -->\n.*?<!-- end -->`)
+}
 
 var figureID = regexp.MustCompile(`^P\d+(-[a-z]+)?$`)
 
-// fill replaces the contents of all places of a page.
-func fill(page string, r *report.Report) (string, error) {
+// fill replaces the contents of all places of a page that are from this run.
+func (from run) fill(page string, r *report.Report) (string, error) {
 	var failed error
+	place := from.place()
 	filled := place.ReplaceAllStringFunc(page, func(old string) string {
 		what := place.FindStringSubmatch(old)[1]
 		text, err := textOf(what, r)
 		if err != nil {
 			failed = err
 		}
-		return "<!-- from the last run: " + what + " -->\n" + text + "<!-- end -->"
+		return from.begin + what + " -->\n" + text + "<!-- end -->"
 	})
-	if begun := strings.Count(page, "<!-- from the last run:"); begun != len(place.FindAllString(page, -1)) {
+	if begun := strings.Count(page, from.begin); begun != len(place.FindAllString(page, -1)) {
 		return "", fmt.Errorf("some of the %d places have no end", begun)
 	}
 	return filled, failed

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command performance updates docs/performance.md with the figures of the last
-// run of 'make bench', and with predictions for fleets of other sizes. All such
-// numbers on the page come from bench/results.json.
+// runs of 'make bench' and 'make bench-scale', and with predictions for fleets of
+// other sizes. All such numbers on the page come from bench/results.json and
+// bench/scale/results.json.
 package main
 
 import (
@@ -15,40 +16,39 @@ import (
 	"github.com/nodegate/nodegate/bench/report"
 )
 
-const (
-	results = "bench/results.json"
-	page    = "docs/performance.md"
-)
+const page = "docs/performance.md"
 
 func main() {
-	if err := run(); err != nil {
+	if err := update(); err != nil {
 		fmt.Fprintln(os.Stderr, "performance:", err)
 		os.Exit(1)
 	}
 }
 
-func run() error {
-	r, err := read(results)
-	if err != nil {
-		return err
-	}
-	text, err := os.ReadFile(page)
+func update() error {
+	content, err := os.ReadFile(page)
 	if err != nil {
 		return fmt.Errorf("reading the page: %w", err)
 	}
-	filled, err := fill(string(text), r)
-	if err != nil {
-		return fmt.Errorf("filling in %s: %w", page, err)
+	text := string(content)
+	for _, from := range runs {
+		r, err := from.read()
+		if err != nil {
+			return err
+		}
+		if text, err = from.fill(text, r); err != nil {
+			return fmt.Errorf("filling in %s: %w", page, err)
+		}
 	}
-	if err := os.WriteFile(page, []byte(filled), 0o644); err != nil {
+	if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
 	return nil
 }
 
-// read reads the results of a run. If there are none, it returns an empty report.
-func read(file string) (*report.Report, error) {
-	content, err := os.ReadFile(file)
+// read returns the results of the last run. If there are none, it returns an empty report.
+func (from run) read() (*report.Report, error) {
+	content, err := os.ReadFile(from.results)
 	if errors.Is(err, fs.ErrNotExist) {
 		return &report.Report{}, nil
 	}
@@ -57,7 +57,7 @@ func read(file string) (*report.Report, error) {
 	}
 	var r report.Report
 	if err := json.Unmarshal(content, &r); err != nil {
-		return nil, fmt.Errorf("reading %s: %w", file, err)
+		return nil, fmt.Errorf("reading %s: %w", from.results, err)
 	}
 	return &r, nil
 }

@@ -96,10 +96,17 @@ func TestAmount(t *testing.T) {
 }
 
 func TestFill(t *testing.T) {
-	place := func(what, text string) string {
-		return "before\n<!-- from the last run: " + what + " -->\n" + text + "<!-- end -->\nafter\n"
+	for _, from := range runs {
+		t.Run(from.results, func(t *testing.T) { testFill(t, from) })
 	}
-	run := aRun()
+}
+
+func testFill(t *testing.T, from run) {
+	t.Helper()
+	place := func(what, text string) string {
+		return "before\n" + from.begin + what + " -->\n" + text + "<!-- end -->\nafter\n"
+	}
+	measured := aRun()
 	for name, c := range map[string]struct {
 		what string
 		want []string
@@ -108,10 +115,10 @@ func TestFill(t *testing.T) {
 		"rows of figures":     {"P3 P6", []string{"| P3 | writes for each node |", "| P6 | all nodes verified |"}},
 		"one figure missing":  {"P3 P12", []string{"| P3 |"}},
 		"all figures missing": {"P12", []string{"Not measured"}},
-		"estimates":           {"expected", []string{"| 100,000 nodes |", "| 250 MiB |"}},
+		"estimates":           {"expected", []string{"| 50,000 nodes |", "| 150 MiB |"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := fill(place(c.what, "")+place(c.what, "something old\n"), run)
+			got, err := from.fill(place(c.what, "")+place(c.what, "something old\n"), measured)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +130,7 @@ func TestFill(t *testing.T) {
 			if strings.Contains(got, "something old") || strings.Count(got, "before\n") != 2 || strings.Count(got, "after\n") != 2 {
 				t.Errorf("text outside of the places changed, or old text remains:\n%s", got)
 			}
-			if again, err := fill(got, run); err != nil || again != got {
+			if again, err := from.fill(got, measured); err != nil || again != got {
 				t.Errorf("filled in again, the page changes: %v\n%s", err, again)
 			}
 		})
@@ -133,12 +140,14 @@ func TestFill(t *testing.T) {
 // Without a run, the page says so. Results that were written before intervals were
 // computed have minimum and maximum.
 func TestOtherResults(t *testing.T) {
-	none, err := read(filepath.Join(t.TempDir(), "results.json"))
+	from := runs[0]
+	from.results = filepath.Join(t.TempDir(), "results.json")
+	none, err := from.read()
 	if err != nil {
 		t.Fatal(err)
 	}
 	page := "<!-- from the last run: where -->\n<!-- end -->\n<!-- from the last run: P1 -->\n<!-- end -->\n<!-- from the last run: expected -->\n<!-- end -->\n"
-	filled, err := fill(page, none)
+	filled, err := from.fill(page, none)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,26 +156,25 @@ func TestOtherResults(t *testing.T) {
 			t.Errorf("%q is not in:\n%s", want, filled)
 		}
 	}
-	old := filepath.Join(t.TempDir(), "results.json")
-	const content = `{"results":[{"id":"P1","rows":[{"what":"p50","unit":"ms","nodegate":{"median":2,"min":1,"max":3},"goal":{"of":"ratio","atMost":1.1},"verdict":"reached"}]}]}`
-	if err := os.WriteFile(old, []byte(content), 0o600); err != nil {
+		const content = `{"results":[{"id":"P1","rows":[{"what":"p50","unit":"ms","nodegate":{"median":2,"min":1,"max":3},"goal":{"of":"ratio","atMost":1.1},"verdict":"reached"}]}]}`
+	if err := os.WriteFile(from.results, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err := read(old)
+	r, err := from.read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	filled, err = fill(page, r)
+	filled, err = from.fill(page, r)
 	if want := "| P1 | p50 | ms | 2.00 (1.00–3.00) |  |  |  | ≤ 1.1 × the limit | reached |"; err != nil || !strings.Contains(filled, want) {
 		t.Errorf("%v: %q is not in:\n%s", err, want, filled)
 	}
 	if !strings.Contains(filled, "minimum and maximum are in parentheses") {
 		t.Errorf("it is not clear what is in parentheses:\n%s", filled)
 	}
-	if err := os.WriteFile(old, []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(from.results, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := read(old); err == nil {
+	if _, err := from.read(); err == nil {
 		t.Error("damaged results are accepted")
 	}
 }
@@ -176,7 +184,7 @@ func TestFillRejects(t *testing.T) {
 		"unknown contents":       "<!-- from the last run: speed -->\n<!-- end -->",
 		"a place without an end": "<!-- from the last run: where -->\n<!-- end -->\n<!-- from the last run: where -->\n",
 	} {
-		if got, err := fill(page, aRun()); err == nil {
+		if got, err := runs[0].fill(page, aRun()); err == nil {
 			t.Errorf("%s is accepted:\n%s", name, got)
 		}
 	}
@@ -185,7 +193,9 @@ func TestFillRejects(t *testing.T) {
 // Every measured figure must have the rows on which the page's estimates are
 // based, because the estimates find them by name.
 func TestLastRunHasTheRows(t *testing.T) {
-	r, err := read("../../bench/results.json")
+	from := runs[0]
+	from.results = "../../" + from.results
+	r, err := from.read()
 	if err != nil {
 		t.Fatal(err)
 	}
