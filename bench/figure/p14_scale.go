@@ -74,7 +74,6 @@ type scale struct {
 	patches  int
 
 	standbyReady  time.Duration
-	standby       usage
 	standbyMemory float64
 	firstWrite    time.Duration // since the leader was killed
 	takeover      usage

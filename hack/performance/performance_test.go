@@ -156,7 +156,7 @@ func TestOtherResults(t *testing.T) {
 			t.Errorf("%q is not in:\n%s", want, filled)
 		}
 	}
-		const content = `{"results":[{"id":"P1","rows":[{"what":"p50","unit":"ms","nodegate":{"median":2,"min":1,"max":3},"goal":{"of":"ratio","atMost":1.1},"verdict":"reached"}]}]}`
+	const content = `{"results":[{"id":"P1","rows":[{"what":"p50","unit":"ms","nodegate":{"median":2,"min":1,"max":3},"goal":{"of":"ratio","atMost":1.1},"verdict":"reached"}]}]}`
 	if err := os.WriteFile(from.results, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
