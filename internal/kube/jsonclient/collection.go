@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/clock"
 )
 
 // Metadata contains the metadata of objects that collections and their users need.
@@ -59,10 +58,11 @@ type Collection[O any, P interface {
 	mu      sync.Mutex
 	objects map[string]P
 	synced  bool
-	// version is the resource version of the newest change, from which a watch continues. It is
-	// empty if everything must be read again. Only the goroutine of Run uses it, and failed,
-	// which is whether the last request has failed.
+	// Only the goroutine of Run uses these. version is the resource version of the newest change,
+	// from which a watch continues. It is empty if everything must be read again. heard is when
+	// anything was last received, and failed whether the last request has failed.
 	version string
+	heard   time.Time
 	failed  bool
 }
 
@@ -70,7 +70,8 @@ const (
 	// silentAfter is the time after which a watch that has delivered nothing, not even a
 	// bookmark, is not trusted: API servers send a bookmark about once a minute.
 	silentAfter = 3 * time.Minute
-	// The delay between requests that fail grows from retryFirst to retryMax.
+	// The delay between requests that end grows from retryFirst to retryMax. It is retryFirst
+	// again after a watch that lasted at least steadyFor.
 	retryFirst, retryMax = 200 * time.Millisecond, 5 * time.Second
 	steadyFor            = time.Minute
 )
@@ -98,29 +99,47 @@ func (c *Collection[O, P]) All() []P {
 
 // Run keeps the collection up to date until the context ends.
 func (c *Collection[O, P]) Run(ctx context.Context) {
-	delay := wait.Backoff{Duration: retryFirst, Cap: retryMax, Factor: 2, Steps: 10, Jitter: 0.5}.DelayWithReset(clock.RealClock{}, steadyFor)
-	// Until ends only with the context; its error contains nothing else.
-	_ = delay.Until(ctx, true, true, func(ctx context.Context) (bool, error) {
-		if err := c.follow(ctx); ctx.Err() == nil {
-			c.report(err)
+	first := wait.Backoff{Duration: retryFirst, Cap: retryMax, Factor: 2, Steps: 10, Jitter: 0.5}
+	next := first
+	for {
+		began := time.Now()
+		err := c.follow(ctx)
+		if ctx.Err() != nil {
+			return
 		}
-		return false, nil
-	})
+		c.report(err)
+		if time.Since(began) >= steadyFor {
+			next = first
+		}
+		select {
+		case <-time.After(next.Step()):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // follow reads everything, unless a watch can continue, and watches until a request ends. A
 // watch that is silent, or whose answer shows that its resource version is of no use, does not
-// continue.
+// continue. Successive watches that end without an event are as silent as one that does not end.
 func (c *Collection[O, P]) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	silence := time.AfterFunc(silentAfter, func() { cancel(errSilent) })
+	left := silentAfter
+	if c.version != "" {
+		left -= time.Since(c.heard)
+	}
+	silence := time.AfterFunc(left, func() { cancel(errSilent) })
 	defer silence.Stop()
-	received := func() { silence.Reset(silentAfter) }
+	received := func() {
+		c.heard = time.Now()
+		silence.Reset(silentAfter)
+	}
 	if c.version == "" {
 		if err := c.list(ctx, received); err != nil {
 			return fmt.Errorf("listing: %w", errors.Join(err, context.Cause(ctx)))
 		}
+		received()
 	}
 	err := c.watch(ctx, received)
 	if errors.Is(context.Cause(ctx), errSilent) {

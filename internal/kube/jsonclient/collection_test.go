@@ -237,6 +237,10 @@ func TestSilence(t *testing.T) {
 			[]answer{listOf("5"), {after: silentAfter - time.Second, later: bookmark, open: true}, listOf("7"), {open: true}}, 2*silentAfter + retryMax,
 			[]string{listQuery, watchFrom("5"), listQuery, watchFrom("7")},
 		},
+		"silent watches that end": {
+			[]answer{listOf("5"), {after: silentAfter - time.Second}, {open: true}, listOf("7"), {open: true}}, silentAfter + 2*retryMax,
+			[]string{listQuery, watchFrom("5"), watchFrom("5"), listQuery, watchFrom("7")},
+		},
 		"a silent list": {
 			[]answer{{body: `{"metadata"`, open: true}, listOf("7"), {open: true}}, silentAfter + retryMax,
 			[]string{listQuery, listQuery, watchFrom("7")},
