@@ -197,10 +197,14 @@ func internUID(in *interner, uid types.UID) types.UID { return types.UID(in.text
 type interner struct {
 	mu    sync.Mutex
 	texts map[string]string
+	bytes int // in the texts
 }
 
-// internMax is the maximum number of entries.
-const internMax = 1 << 16
+// internMax is the maximum number of entries, and internBytes that of bytes in them.
+const (
+	internMax   = 1 << 16
+	internBytes = 16 << 20
+)
 
 func newInterner() *interner { return &interner{texts: make(map[string]string)} }
 
@@ -214,8 +218,9 @@ func (in *interner) locked(s string) string {
 	if known, ok := in.texts[s]; ok {
 		return known
 	}
-	if len(in.texts) >= internMax {
+	if in.bytes += len(s); len(in.texts) >= internMax || in.bytes > internBytes {
 		clear(in.texts)
+		in.bytes = len(s)
 	}
 	in.texts[s] = s
 	return s
