@@ -76,7 +76,7 @@ func (f *Feed) Unsynced() []string {
 			names = append(names, s.Name)
 		}
 	}
-	for _, s := range append(f.objectStatus(needed.Objects), f.ruleStatus(needed.DeviceTaintRules)...) {
+	for _, s := range f.ofSomeNodes(needed) {
 		if s.Err != nil {
 			names = slices.DeleteFunc(names, func(name string) bool { return name == s.Name })
 		}
@@ -84,12 +84,23 @@ func (f *Feed) Unsynced() []string {
 	return names
 }
 
+// ofSomeNodes returns the status of the feeds that concern only the nodes of the gates that
+// need them.
+func (f *Feed) ofSomeNodes(needed *Needs) []reflector.Status {
+	return append(f.objectStatus(needed.Objects), f.ruleStatus(needed.DeviceTaintRules)...)
+}
+
 // LastReceived returns the latest time at which a feed that is needed and has not been read
 // yet received anything, rounded down by at most reflector.BurstWindow. It is zero if there
 // is none. A large fleet takes a while to be read: the time shows that it is being received.
+// Feeds of objects of any kind and of DeviceTaintRules do not count, because the other gates
+// need not wait for them any longer.
 func (f *Feed) LastReceived() (latest time.Time) {
-	for _, s := range f.statusOf(f.needed.Load()) {
-		if !s.Synced && s.Received.After(latest) {
+	needed := f.needed.Load()
+	others := f.ofSomeNodes(needed)
+	for _, s := range f.statusOf(needed) {
+		counts := !slices.ContainsFunc(others, func(o reflector.Status) bool { return o.Name == s.Name })
+		if counts && !s.Synced && s.Received.After(latest) {
 			latest = s.Received
 		}
 	}

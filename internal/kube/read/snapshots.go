@@ -32,8 +32,8 @@ type Error struct {
 func (g *Error) Hides(n gate.Needs) bool { return g.hides != nil && g.hides(n) }
 
 // Snapshot returns the facts about a node. needs returns the gates' needs, which may
-// depend on the DaemonSets. Node, Zone, DaemonSets, Pods, CSINode and ResourceSlices are
-// set as far as they can be read. Zone is set only for an unreachable node, because
+// depend on the DaemonSets. Node, Zone, DaemonSets, Pods, CSINode, ResourceSlices, Devices,
+// SharedPools and DeviceTaintRules are set as far as they can be read. Zone is set only for an unreachable node, because
 // decisions about other nodes do not depend on it.
 func (r *Reader) Snapshot(ctx context.Context, node *corev1.Node, needs func(*gate.DaemonSets) gate.Needs) (gate.Facts, []Error) {
 	l := newSnapshot(r, node.Name)
