@@ -78,10 +78,12 @@ type opening struct {
 	uid     types.UID
 	boot    string
 	closure gate.Closure
+	// due is when its pods are searched for the first time.
+	due time.Time
 	// tries counts the attempts.
 	tries int
-	// reported reports whether its pods have been reported.
-	reported bool
+	// reportedBypassed and reportedRejected report whether such pods have been reported.
+	reportedBypassed, reportedRejected bool
 }
 
 // New returns a Handler.
@@ -96,11 +98,11 @@ func New(o Options) *Handler {
 
 // Opened records that a gate has opened on a node.
 func (b *Handler) Opened(n *gate.Node, v *gate.Verdict) {
-	key := key{node: n.Name, gate: v.Gate}
+	key, wait := key{node: n.Name, gate: v.Gate}, settled(v.Closure)
 	b.mu.Lock()
-	b.pending[key] = &opening{uid: n.UID, boot: n.BootID, closure: *v.Closure}
+	b.pending[key] = &opening{uid: n.UID, boot: n.BootID, closure: *v.Closure, due: b.Clock.Now().Add(wait)}
 	b.mu.Unlock()
-	b.queue.AddAfter(key, settled(v.Closure))
+	b.queue.AddAfter(key, wait)
 }
 
 // settled returns how long after an opening the kubelet has reported what happened while the gate
@@ -148,6 +150,11 @@ func (b *Handler) workOn(ctx context.Context, key key) {
 	if o == nil || ctx.Err() != nil {
 		return
 	}
+	// The queue has one entry per key, which may have been added for an earlier opening.
+	if left := o.due.Sub(b.Clock.Now()); left > 0 {
+		b.queue.AddAfter(key, left)
+		return
+	}
 	if b.attempt(ctx, key, o) {
 		after := min(retryMin<<min(o.tries, 10), retryMax)
 		o.tries++
@@ -179,14 +186,25 @@ func (b *Handler) attempt(ctx context.Context, key key, o *opening) bool {
 		return o.tries < Tries
 	}
 	f := find(&o.closure, list.Pods)
-	if !o.reported && f.any() {
-		o.reported = true
-		b.report(key, n, policy, &f)
+	if news := o.unreported(f); news.any() {
+		b.report(key, n, policy, &news)
 	}
 	if policy != v1alpha1.BypassedEvict || !b.MayEvict() {
 		return false
 	}
 	return b.evict(ctx, key, n, o, f.evictable())
+}
+
+// unreported returns the kinds of pods that have not been reported yet, and remembers that they
+// are. Each kind is reported once, by the first search that finds some.
+func (o *opening) unreported(f found) (news found) {
+	if f.bypassed.any() && !o.reportedBypassed {
+		news.bypassed, o.reportedBypassed = f.bypassed, true
+	}
+	if f.rejected.any() && !o.reportedRejected {
+		news.rejected, o.reportedRejected = f.rejected, true
+	}
+	return news
 }
 
 // current returns the gate's policy for bypassed pods and the node, and reports whether the

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"k8s.io/utils/clock"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -88,6 +91,41 @@ func TestSettled(t *testing.T) {
 	} {
 		if got := settled(&gate.Closure{From: opened.Add(-c.from), Until: opened, NewBoot: c.newBoot}); got != c.want {
 			t.Errorf("%s: after %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// A search that was scheduled for an earlier opening of the gate does not come before that of the
+// newest one is due, and does not replace it.
+func TestSearchIsNotEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := New(Options{Clock: clock.RealClock{}}) // any search would panic, because there are no gates
+		defer b.queue.ShutDown()
+		for range 2 {
+			b.Opened(&gate.Node{Name: "a"}, &gate.Verdict{Gate: "gate", Closure: &gate.Closure{}})
+			<-time.After(settles - time.Second)
+			b.workOn(t.Context(), key{node: "a", gate: "gate"})
+		}
+		if b.Waiting() != 1 {
+			t.Errorf("%d openings are waiting, want 1", b.Waiting())
+		}
+	})
+}
+
+// Rejected pods that only a later search finds are reported, too, and nothing is reported twice.
+func TestEachKindIsReportedOnce(t *testing.T) {
+	p := pods{{}}
+	bypassed, both := found{bypassed: byCertainty{certain: p}}, found{bypassed: byCertainty{certain: p}, rejected: byCertainty{possible: p}}
+	var o opening
+	for i, c := range []struct {
+		found              found
+		bypassed, rejected bool
+	}{
+		{found{}, false, false}, {bypassed, true, false}, {bypassed, false, false}, {both, false, true}, {both, false, false},
+	} {
+		news := o.unreported(c.found)
+		if news.bypassed.any() != c.bypassed || news.rejected.any() != c.rejected {
+			t.Errorf("search %d: reported are %+v", i, news)
 		}
 	}
 }
