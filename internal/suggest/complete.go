@@ -99,7 +99,7 @@ const selfDeadlock = "otherwise the gate keeps off new nodes what it waits for, 
 func missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all []Toleration) {
 	add := func(d *daemon, own, deadlock bool, why string) {
 		labelled := s.Use == UseLabel && slices.Contains(s.daemons, d)
-		if d.tolerates(t) || own && s.tolerates && labelled || slices.ContainsFunc(all, func(other Toleration) bool { return other.DaemonSet == d.String() }) {
+		if d.tolerates(t) || s.tolerates && labelled || slices.ContainsFunc(all, func(other Toleration) bool { return other.DaemonSet == d.String() }) {
 			return
 		}
 		missing := Toleration{
