@@ -54,15 +54,18 @@ func New(host string, config *transport.Config) (*Client, error) {
 var ErrNotInCluster = errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be set, as in every pod")
 
 // InCluster returns a client with the credentials of the pod's ServiceAccount.
-func InCluster(userAgent string) (*Client, error) {
+func InCluster(userAgent string) (*Client, error) { return inCluster(userAgent, serviceAccountDir) }
+
+// inCluster is like InCluster, with the credentials in a directory.
+func inCluster(userAgent, dir string) (*Client, error) {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
 		return nil, ErrNotInCluster
 	}
 	return New("https://"+net.JoinHostPort(host, port), &transport.Config{
 		UserAgent:       userAgent,
-		BearerTokenFile: filepath.Join(serviceAccountDir, "token"),
-		TLS:             transport.TLSConfig{CAFile: filepath.Join(serviceAccountDir, "ca.crt"), ReloadCAFiles: true},
+		BearerTokenFile: filepath.Join(dir, "token"),
+		TLS:             transport.TLSConfig{CAFile: filepath.Join(dir, "ca.crt"), ReloadCAFiles: true},
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -46,7 +47,7 @@ func TestTransport(t *testing.T) {
 		t.Errorf("the request was %q, want %q", got, want)
 	}
 	if _, err := New(s.URL, &transport.Config{TLS: transport.TLSConfig{CAFile: authority + ".missing"}}); err == nil {
-		t.Error("a missing certificate authority is no error")
+		t.Error("a missing certificate authority is accepted")
 	}
 	other, err := New(s.URL, &transport.Config{})
 	if err != nil {
@@ -139,18 +140,39 @@ func TestPatchEnds(t *testing.T) {
 	})
 }
 
-// Outside of a pod, there is no configuration.
+// Outside of a pod, there is no configuration. In a pod, its token is used, and only the API
+// server of its certificate authority is trusted.
 func TestInCluster(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if _, err := InCluster("test"); err != ErrNotInCluster { //nolint:errorlint // it is returned as it is
 		t.Errorf("outside of a pod: %v", err)
 	}
-	t.Setenv("KUBERNETES_SERVICE_HOST", "::1")
-	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
-	if _, err := os.Stat(serviceAccountDir); err == nil {
-		t.Skip("this is a pod")
+	var got string
+	api := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got = r.Header.Get("Authorization") + ", " + r.UserAgent()
+	}))
+	defer api.Close()
+	host, port, err := net.SplitHostPort(api.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
 	}
-	if _, err := InCluster("test"); err == nil || !strings.Contains(err.Error(), "ca.crt") {
+	t.Setenv("KUBERNETES_SERVICE_HOST", host)
+	t.Setenv("KUBERNETES_SERVICE_PORT", port)
+	dir := t.TempDir()
+	if _, err := inCluster("test", dir); err == nil || !strings.Contains(err.Error(), "ca.crt") {
 		t.Errorf("without credentials: %v", err)
+	}
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: api.Certificate().Raw})
+	for name, content := range map[string][]byte{"ca.crt": authority, "token": []byte("secret")} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, err := inCluster("test", dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Patch(t.Context(), "/things/a", types.MergePatchType, []byte("{}")); err != nil || got != "Bearer secret, test" {
+		t.Errorf("the API server received %q, error %v", got, err)
 	}
 }
