@@ -234,8 +234,8 @@ func (t *peerTurn) addForeignTaint(ctx context.Context, name string) error {
 	return nil
 }
 
-// atOnce makes the daemons of all nodes ready, of which the given number were not, and
-// returns how many taints are removed per second.
+// atOnce makes the daemons of all nodes ready and returns how many taints are removed per
+// second. Before, the given number of nodes had the taint.
 func (t *peerTurn) atOnce(ctx context.Context, all, closed int) (float64, error) {
 	t.watching.Reset()
 	if _, err := t.Fleet.Report(ctx, all, true); err != nil {

@@ -54,8 +54,8 @@ func SpreadOf(values []float64) *Spread {
 	}
 }
 
-// confidenceWith returns the confidence of the interval outside of which there are the
-// given number of values on either side. A value is below the median with a probability of
+// confidenceWith returns the confidence of the interval that leaves out the given number of
+// values on either side. A value is below the median with a probability of
 // one half. The median is below the interval if no more values than that are below it.
 func confidenceWith(n, outside int) float64 {
 	below := stats.BinomialDist{N: n, P: 0.5}

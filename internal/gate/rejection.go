@@ -67,7 +67,7 @@ const (
 	// rejectedTaint means that the node has a taint with NoExecute that the pod does not
 	// tolerate.
 	rejectedTaint = "TaintToleration"
-	// rejectedOutOf precedes the name of a resource of which the node has too little. It has
+	// rejectedOutOf precedes the name of a resource if the node has too little of it. It has
 	// none of a device plugin's resource until the plugin has registered.
 	rejectedOutOf = "OutOf"
 )

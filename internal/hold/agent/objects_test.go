@@ -175,7 +175,7 @@ func TestDecodeStoredGates(t *testing.T) {
 	}
 	for _, raw := range []string{`{"metadata":[]}`, `[]`, `7`} {
 		if json.Unmarshal([]byte(raw), new(nodeGate)) == nil {
-			t.Errorf("%s is no error", raw)
+			t.Errorf("%s is accepted", raw)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func TestRecords(t *testing.T) {
 	}
 	for _, raw := range []string{``, `{`, `[]`, `{"state":"Ajar"}`, `{"state":"Open","override":"Open"}`, `{"state":"Closed","override":"Ajar"}`} {
 		if _, err := parseRecord(raw); err == nil {
-			t.Errorf("%s is no error", raw)
+			t.Errorf("%s is accepted", raw)
 		}
 	}
 }

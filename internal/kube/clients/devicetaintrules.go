@@ -75,7 +75,7 @@ func (c ObjectClients) watchDeviceTaintRules(ctx context.Context, o metav1.ListO
 		}
 		return w, err
 	}
-	if !none { // they are no longer served, or the list is to be streamed, instead of which it is requested
+	if !none { // they are no longer served, or a stream is requested, which the caller replaces by a list
 		return nil, fmt.Errorf("watching DeviceTaintRules: %w", ErrKindNotServed)
 	}
 	return newIdleWatch(ctx), nil
