@@ -33,6 +33,7 @@ import (
 type steadyFleet struct {
 	*controlPlane
 	installation *testbed.Installation
+	gates        []*unstructured.Unstructured
 
 	node *corev1.Node
 	// daemons contains the names of the DaemonSets, sets the DaemonSets, and pods one pod of
@@ -50,10 +51,19 @@ var (
 	steadyDaemons = []string{"network-agent", "block-driver", "file-driver"}
 )
 
+// newTwoGateFleet returns a steadyFleet with the two gates of steadyGates.
+func newTwoGateFleet(ctx context.Context, e *Env) (*steadyFleet, error) {
+	gates, err := testbed.ParseObjects(steadyObjects)
+	if err != nil {
+		return nil, err
+	}
+	return newSteadyFleet(ctx, e, []string{"bench.nodegate.dev/network", "bench.nodegate.dev/storage"}, gates)
+}
+
 // newSteadyFleet starts a control plane with gates, in which nodegate is installed but not
 // running. nodegate may change taints with the given keys.
 func newSteadyFleet(ctx context.Context, e *Env, keys []string, gates []*unstructured.Unstructured) (_ *steadyFleet, err error) {
-	f := &steadyFleet{since: time.Now().Add(-48 * time.Hour).Truncate(time.Second)}
+	f := &steadyFleet{gates: gates, since: time.Now().Add(-48 * time.Hour).Truncate(time.Second)}
 	f.controlPlane, err = startControlPlane(ctx, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
 	if err != nil {
 		return nil, err

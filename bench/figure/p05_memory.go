@@ -44,11 +44,7 @@ const (
 )
 
 func measureMemory(ctx context.Context, e *Env) (r report.Result, err error) {
-	gates, err := testbed.ParseObjects(steadyObjects)
-	if err != nil {
-		return r, err
-	}
-	f, err := newSteadyFleet(ctx, e, []string{"bench.nodegate.dev/network", "bench.nodegate.dev/storage"}, gates)
+	f, err := newTwoGateFleet(ctx, e)
 	if err != nil {
 		return r, err
 	}

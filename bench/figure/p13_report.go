@@ -17,7 +17,6 @@ import (
 	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
-	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
@@ -26,11 +25,7 @@ var reportTimes = Figure{ID: "P13", Title: "kubectl gate report", Measure: measu
 // measureReports measures 'kubectl gate report' with a real API server, whose objects are
 // written directly to etcd.
 func measureReports(ctx context.Context, e *Env) (r report.Result, err error) {
-	gates, err := testbed.ParseObjects(steadyObjects)
-	if err != nil {
-		return r, err
-	}
-	f, err := newSteadyFleet(ctx, e, []string{"bench.nodegate.dev/network", "bench.nodegate.dev/storage"}, gates)
+	f, err := newTwoGateFleet(ctx, e)
 	if err != nil {
 		return r, err
 	}

@@ -31,11 +31,7 @@ const (
 
 // measureScale measures the same with each size of fleet.
 func measureScale(ctx context.Context, e *Env) (r report.Result, err error) {
-	gates, err := testbed.ParseObjects(steadyObjects)
-	if err != nil {
-		return r, err
-	}
-	f, err := newSteadyFleet(ctx, e, []string{"bench.nodegate.dev/network", "bench.nodegate.dev/storage"}, gates)
+	f, err := newTwoGateFleet(ctx, e)
 	if err != nil {
 		return r, err
 	}
@@ -47,7 +43,7 @@ func measureScale(ctx context.Context, e *Env) (r report.Result, err error) {
 	for _, nodes := range e.Growth {
 		e.Say("  %d nodes and %d gate pods, simulated", nodes, nodes*len(f.daemons))
 		s := &scale{nodes: nodes, joining: e.Joining}
-		if err := f.measureSize(ctx, e, s, gates); err != nil {
+		if err := f.measureSize(ctx, e, s); err != nil {
 			return r, err
 		}
 		all = append(all, s)
@@ -80,7 +76,7 @@ type scale struct {
 	verifiedAgain time.Duration
 }
 
-func (f *steadyFleet) measureSize(ctx context.Context, e *Env, s *scale, gates []*unstructured.Unstructured) (err error) {
+func (f *steadyFleet) measureSize(ctx context.Context, e *Env, s *scale) (err error) {
 	l, err := f.replay(s.nodes)
 	if err != nil {
 		return err
@@ -98,7 +94,7 @@ func (f *steadyFleet) measureSize(ctx context.Context, e *Env, s *scale, gates [
 		{"start", s.measureStart},
 		{"idle", s.measureIdle},
 		{"gate edited", func(ctx context.Context, l *largeFleet, leader *testbed.Controller) error {
-			return s.measureEdit(ctx, l, leader, gates[1].DeepCopy())
+			return s.measureEdit(ctx, l, leader, f.gates[1].DeepCopy())
 		}},
 		{"nodes joining", s.measureJoins},
 		{"leader replaced", s.measureTakeover},
