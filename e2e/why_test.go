@@ -261,6 +261,10 @@ func TestWhyOfAPod(t *testing.T) {
 	e.tells(e.ask(admin, "why", "pod/"+daemonNamespace+"/web"), 0, "1 node would fit it now, as far as this command checks: n1")
 	e.must(e.admin.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}))
 	e.tells(e.ask(admin, "why", "pod/"+daemonNamespace+"/web"), 0, "is bound to node n1")
+	e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
+	pod.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "UnexpectedAdmissionError", Message: "no devices"}
+	e.must(e.admin.Status().Update(t.Context(), pod))
+	e.tells(e.ask(admin, "why", "pod/"+daemonNamespace+"/web"), 0, "whose kubelet rejected it", "UnexpectedAdmissionError", "by no controller")
 
 	e.tells(e.ask(admin, "why", "pod/web"), 2, `"pod/web" is not a valid pod: use pod/NAMESPACE/NAME`)
 	e.tells(e.ask(admin, "why", "deploy/x/web"), 2, "deployment x/web not found")

@@ -26,7 +26,8 @@ func newWhy(c *connection) *cobra.Command {
 			"For a pending pod, or a pod as a deployment creates it, explain which gates keep it off which nodes, which of these\n" +
 			"would fit it if the gates were open, what the gates wait for, and how long this took on other nodes.\n" +
 			"Whether a node fits is checked by the pod's node selector and affinity, taints, and requested resources, but not by\n" +
-			"other pods (affinity, topology spread, host ports) and volumes. This requires permission to list nodes and pods.\n\n" +
+			"other pods (affinity, topology spread, host ports) and volumes. This requires permission to list nodes and pods.\n" +
+			"For a pod that a kubelet has rejected because the node was not ready for it, the output shows the kubelet's reason.\n\n" +
 			"The exit status is 0 if no gate holds the node, 1 if a gate holds it or is about to, and 2 if this could not be\n" +
 			"determined. For a pod, it is 1 if a gate keeps it off a node that would fit. A gate in DryRun holds nothing.",
 		Example: "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json\n" +

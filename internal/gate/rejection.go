@@ -72,11 +72,11 @@ const (
 	rejectedOutOf = "OutOf"
 )
 
-// attributable reports whether a kubelet may reject a pod for this reason because the node is
-// not ready for it. What every node has as soon as its kubelet runs is not among the causes: CPU, memory,
+// AttributableTo reports whether a kubelet may reject a pod for this reason because the node,
+// which has the taint of a gate, is not ready for it. What every node has as soon as its kubelet runs is not among the causes: CPU, memory,
 // storage, labels, ports and features of the kubelet. Nor is a shutdown, or pressure on
 // resources.
-func (r *Rejection) attributable(t v1alpha1.Taint) bool {
+func (r *Rejection) AttributableTo(t v1alpha1.Taint) bool {
 	resource, outOf := strings.CutPrefix(r.Reason, rejectedOutOf)
 	switch {
 	case outOf:
@@ -95,7 +95,7 @@ func (r *Rejection) attributable(t v1alpha1.Taint) bool {
 // for a reason that can be attributed to what the gate waits for.
 func (c *Closure) Rejected(p *BoundPod) Certainty {
 	r := p.Rejection
-	if r == nil || c.excludes(p) || !r.attributable(c.Taint) {
+	if r == nil || c.excludes(p) || !r.AttributableTo(c.Taint) {
 		return Impossible
 	}
 	from, until := c.From.Truncate(time.Second), c.Until

@@ -16,9 +16,12 @@ type Explanation struct {
 	Object string `json:"object"`
 	// Time is the time of the decisions.
 	Time time.Time `json:"time"`
-	// Node is the node to which the pod is bound. Then no other field is set: gates have no
-	// influence on where the pod runs any more.
+	// Node is the node to which the pod is bound. Then no other field is set except Rejection:
+	// gates have no influence on where the pod runs any more.
 	Node string `json:"node,omitempty"`
+	// Rejection is why Node's kubelet rejected the pod. Nil if it did not, or for a reason that
+	// has nothing to do with gates.
+	Rejection *Rejection `json:"rejection,omitempty"`
 	// SchedulingGates are the pod's scheduling gates. As long as it has any, the scheduler does
 	// not consider it.
 	SchedulingGates []string `json:"schedulingGates,omitempty"`
@@ -36,6 +39,16 @@ type Explanation struct {
 	Others []Other `json:"others"`
 	// Unread lists the read errors. What could not be read is unknown.
 	Unread []string `json:"unread,omitempty"`
+}
+
+// Rejection is a kubelet's decision not to run a pod, which then never starts.
+type Rejection struct {
+	// Reason and Message are the kubelet's.
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+	// Controller is the pod's controller, in the form KIND NAME. Nothing replaces a pod without
+	// one.
+	Controller string `json:"controller,omitempty"`
 }
 
 // Gate is a gate that keeps the pod off nodes.

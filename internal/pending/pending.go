@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/explain"
@@ -54,6 +55,7 @@ func Of(f *Facts) *Explanation {
 		Gates: []Gate{}, Others: []Other{}, Unread: f.Unread,
 	}
 	if e.Node != "" {
+		e.Rejection = rejectionOf(f.Pod)
 		return e
 	}
 	for _, g := range f.Pod.Spec.SchedulingGates {
@@ -65,6 +67,20 @@ func Of(f *Facts) *Explanation {
 		c.add(f, filter, &f.Nodes[i])
 	}
 	c.done(f)
+	return e
+}
+
+// rejectionOf returns how a kubelet rejected a pod because its node was not ready for it, such
+// as devices of the node that had not registered. It returns nil if none did.
+func rejectionOf(pod *corev1.Pod) *Rejection {
+	r := &gate.Rejection{Reason: pod.Status.Reason}
+	if pod.Status.Phase != corev1.PodFailed || !r.AttributableTo(v1alpha1.Taint{Effect: corev1.TaintEffectNoExecute}) {
+		return nil
+	}
+	e := &Rejection{Reason: r.Reason, Message: pod.Status.Message}
+	if c := metav1.GetControllerOf(pod); c != nil {
+		e.Controller = c.Kind + " " + c.Name
+	}
 	return e
 }
 

@@ -77,6 +77,14 @@ func pod(change ...func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
+// failed binds the pod to a node whose kubelet ended it, or did not admit it, for a reason.
+func failed(reason string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.NodeName = "n1"
+		p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: "Pod was rejected: 1 device of example.com/gpu was requested, 0 are available"}
+	}
+}
+
 // birthOfOther is a record of gate other.
 const birthOfOther = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/b:NoSchedule","source":"crd"}`
 
@@ -183,6 +191,11 @@ var scenarios = map[string]struct {
 		wouldFit: 1,
 	},
 	"bound": {pod: pod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), nodes: []pending.Node{node("n1", held(closedAt("02:59:00")))}},
+	"rejected": {pod: pod(failed("UnexpectedAdmissionError"))},
+	"rejected-and-owned": {pod: pod(failed("OutOfnvidia.com/gpu"), func(p *corev1.Pod) {
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "training", Controller: new(true)}}
+	})},
+	"failed-otherwise": {pod: pod(failed("Evicted"))},
 }
 
 func TestExplanations(t *testing.T) {

@@ -44,6 +44,9 @@ func (e *Explanation) Text() string {
 func (e *Explanation) writeSummary(b *strings.Builder) {
 	object := strings.ToUpper(e.Object[:1]) + e.Object[1:]
 	switch {
+	case e.Rejection != nil:
+		e.Rejection.write(b, object, e.Node)
+		return
 	case e.Node != "":
 		fmt.Fprintf(b, "%s is bound to node %s: gates have no influence on where it runs any more.\n", object, e.Node)
 		return
@@ -58,6 +61,23 @@ func (e *Explanation) writeSummary(b *strings.Builder) {
 	if len(e.SchedulingGates) > 0 {
 		fmt.Fprintf(b, "The scheduler does not consider it as long as it has the scheduling gates %s.\n", strings.Join(e.SchedulingGates, ", "))
 	}
+}
+
+func (r *Rejection) write(b *strings.Builder, object, node string) {
+	fmt.Fprintf(b, "%s was bound to node %s, whose kubelet rejected it. It never starts.\n", object, node)
+	rows := printer.NewRows(b)
+	rows.Row("reason", r.Reason)
+	if r.Message != "" {
+		rows.Row("message", strings.Join(strings.Fields(r.Message), " ")) // it may have several lines
+	}
+	rows.Row("cause", "probably, the node was not ready for the pod: for example, a device plugin had not registered yet")
+	if r.Controller == "" {
+		rows.Row("replaced", "by no controller: delete the pod, and create it again")
+	} else {
+		rows.Row("replaced", "by "+r.Controller+", if at all")
+	}
+	rows.Row("next", "kubectl gate why "+node)
+	rows.Flush()
 }
 
 func (g *Gate) write(b *strings.Builder, now time.Time) {
