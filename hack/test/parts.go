@@ -85,8 +85,9 @@ var (
 )
 
 // all contains the parts of 'make test'. quick repeats some of their tests, node needs more of
-// the machine, and neighbours need programs that take long to build.
-var all = []string{unit, "cluster", "charts", "e2e", "tools"}
+// the machine, and neighbours need programs that take long to build. Packages start in this
+// order: e2e, which takes longest and mostly waits, has the others beside it.
+var all = []string{"e2e", "cluster", "charts", unit, "tools"}
 
 func findPart(name string) (part, bool) {
 	i := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
