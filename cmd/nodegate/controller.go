@@ -96,6 +96,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	log, libraries := newLogs(os.Stderr, f.development)
 	ctrl.SetLogger(libraries)
 	klog.SetLogger(libraries.WithName("client"))
+	tuneProcessors()
 	tuneMemory(log)
 	f.process.Config, f.process.Options.Log = config, log
 	if f.gates != "" {

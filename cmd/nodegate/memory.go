@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -15,6 +16,21 @@ import (
 // peak memory. Measured with 5,000 nodes, 50 uses 9 MiB less memory than 100 and the same CPU
 // time; 25 uses 3 MiB less than 50, and 40 % more CPU time.
 const gcPercent = 50
+
+// maxProcessors is the largest number of processors on which Go code runs at the same time.
+// Go's default is the number of the machine's processors, for each of which the runtime
+// keeps memory: with 64, peak memory for 5,000 nodes is 8 MiB larger than with 2. With 1, it
+// is the same as with 2. A burst of openings uses one processor.
+const maxProcessors = 4
+
+// tuneProcessors limits the number of processors, unless the environment sets GOMAXPROCS. It
+// changes nothing on a machine, or in a container, with fewer: the runtime then adapts to
+// changes of the container's limit.
+func tuneProcessors() {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > maxProcessors {
+		runtime.GOMAXPROCS(maxProcessors)
+	}
+}
 
 // tuneMemory limits the memory of the process, unless the environment sets GOGC, GOMEMLIMIT
 // or AUTOMEMLIMIT. The limit is nine tenths of the container's limit: near it, garbage is

@@ -5,6 +5,7 @@ package main
 import (
 	"math"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"testing"
 
@@ -37,6 +38,28 @@ func TestTuneMemory(t *testing.T) {
 			}
 			if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
 				t.Errorf("the limit of the environment was changed to %d", got)
+			}
+		})
+	}
+}
+
+func TestTuneProcessors(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, test := range []struct {
+		name       string
+		gomaxprocs string
+		has, want  int
+	}{
+		{"a large machine", "", 64, maxProcessors},
+		{"a small machine", "", 2, 2},
+		{"set in the environment", "64", 64, 64},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Setenv("GOMAXPROCS", test.gomaxprocs)
+			runtime.GOMAXPROCS(test.has)
+			tuneProcessors()
+			if got := runtime.GOMAXPROCS(0); got != test.want {
+				t.Errorf("%d processors, want %d", got, test.want)
 			}
 		})
 	}
