@@ -123,41 +123,6 @@ func TestHoldEnds(t *testing.T) {
 	h.await(t, false)
 }
 
-// If the agent, the plugin, the kubelet or a hook is killed while pods wait, all pods start in the
-// end.
-func TestHoldSurvivesKills(t *testing.T) {
-	skipUnlessLong(t)
-	h := newHoldingHost(t, "long")
-	off := h.rebootClosed(t)
-	h.awaitHeld(t)
-	killAll(t, "nodegate-agent")
-	h.setReady(t, true)
-	h.await(t, false)
-	h.awaitStarts(t, off, len(h.boundPods(t)))
-
-	off = h.rebootClosed(t)
-	h.awaitHeld(t)
-	killAll(t, plugin.Name)
-	h.setReady(t, true)
-	h.await(t, false)
-	h.awaitStarts(t, off, len(h.boundPods(t)))
-
-	off = h.rebootClosed(t)
-	h.awaitHeld(t)
-	must(t, h.KillKubelet())
-	h.setReady(t, true)
-	h.await(t, false)
-	h.awaitStarts(t, off, len(h.boundPods(t)))
-
-	off = h.rebootClosed(t)
-	h.awaitHeld(t)
-	killAll(t, plugin.HookName) // the kubelet creates the containers again, and they wait again
-	h.awaitHeld(t)
-	h.setReady(t, true)
-	h.await(t, false)
-	h.awaitStarts(t, off, len(h.boundPods(t)))
-}
-
 // bindJob binds a pod to the machine that is never restarted, and that the agent does not know.
 func (h *host) bindJob(t *testing.T, name string) {
 	t.Helper()

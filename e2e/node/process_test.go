@@ -29,11 +29,21 @@ func killAll(t *testing.T, program string) {
 		}
 		return nil
 	}))
-	for _, pid := range all {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+	kill(t, all)
+}
+
+// kill kills processes, and returns how many of them still ran.
+func kill(t *testing.T, pids []int) (killed int) {
+	t.Helper()
+	for _, pid := range pids {
+		switch err := syscall.Kill(pid, syscall.SIGKILL); {
+		case err == nil:
+			killed++
+		case !errors.Is(err, syscall.ESRCH):
 			t.Error(err)
 		}
 	}
+	return killed
 }
 
 // processes returns the IDs of all processes of a program on the machines of these tests.
