@@ -190,7 +190,7 @@ var scenarios = map[string]struct {
 		unread:   []string{"listing all pods: forbidden"},
 		wouldFit: 1,
 	},
-	"bound": {pod: pod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), nodes: []pending.Node{node("n1", held(closedAt("02:59:00")))}},
+	"bound":    {pod: pod(func(p *corev1.Pod) { p.Spec.NodeName = "n1" }), nodes: []pending.Node{node("n1", held(closedAt("02:59:00")))}},
 	"rejected": {pod: pod(failed("UnexpectedAdmissionError"))},
 	"rejected-and-owned": {pod: pod(failed("OutOfnvidia.com/gpu"), func(p *corev1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: "training", Controller: new(true)}}
