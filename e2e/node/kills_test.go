@@ -5,6 +5,8 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/nodegate/nodegate/internal/hold/plugin"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // If the agent, the plugin, the kubelet or a hook is killed while pods wait, all pods start in the
@@ -76,9 +79,9 @@ func TestHoldSurvivesKillsAtAnyTime(t *testing.T) {
 }
 
 const (
-	// killedWithin is the time, from when a machine is powered on, in which a program is killed, and
-	// readyWithin that, from when the gate is closed, in which the daemon becomes ready.
-	killedWithin = 8 * time.Second
+	// killedWithin is the time, from when a program starts, in which it is killed, and readyWithin
+	// that, from when the gate is closed, in which the daemon becomes ready.
+	killedWithin = 5 * time.Second
 	readyWithin  = 4 * time.Second
 )
 
@@ -88,14 +91,17 @@ const (
 func (h *host) rebootKilling(t *testing.T, victim string, random *rand.Rand) (ended bool, early int) {
 	t.Helper()
 	before := uids(h.boundPods(t))
+	untilOpen, opened := context.WithCancel(t.Context())
+	defer opened()
 	killed, killIn := make(chan int, 1), time.Duration(random.Int64N(int64(killedWithin)))
 	off := h.rebootClosedWith(t, func() {
-		time.AfterFunc(killIn, func() { killed <- kill(t, processes(t, victim)) })
+		go func() { killed <- killLater(untilOpen, t, victim, killIn) }()
 	})
 	<-time.After(time.Duration(random.Int64N(int64(readyWithin))))
 	ready := time.Now()
 	h.setReady(t, true)
 	h.await(t, false)
+	opened()
 	ended = <-killed > 0
 	h.awaitStarts(t, off, len(before))
 	if remain := intersection(before, uids(h.boundPods(t))); len(remain) != len(before) {
@@ -107,4 +113,19 @@ func (h *host) rebootKilling(t *testing.T, victim string, random *rand.Rand) (en
 		}
 	}
 	return ended, early
+}
+
+// killLater kills a program some time after it has started, and returns how many processes ran. It
+// does nothing if the program has not started when the context ends.
+func killLater(ctx context.Context, t *testing.T, program string, after time.Duration) int {
+	if err := await.Until(ctx, "process of "+program, func(context.Context) error {
+		if len(processes(t, program)) == 0 {
+			return errors.New("it does not run")
+		}
+		return nil
+	}); err != nil {
+		return 0
+	}
+	<-time.After(after)
+	return kill(t, processes(t, program))
 }
