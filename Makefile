@@ -132,7 +132,7 @@ test-cluster: components ## Test packages with tests on a control plane, except 
 test-charts: components ## Test the Helm chart and deploy/, rendered and installed (4 min).
 	$(call run_tests,charts)
 
-test-e2e: components ## Test nodegate as a whole, on control planes of two versions (17 min).
+test-e2e: components ## Test nodegate as a whole, on control planes of two versions (27 min).
 	$(call run_tests,e2e)
 
 test-node: node-components ## Test nodegate with a real kubelet and containerd, as root on Linux (4 min).

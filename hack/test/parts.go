@@ -59,7 +59,7 @@ var parts = []part{
 		starts: []components.Source{helm, programs},
 	},
 	{
-		name: "e2e", what: "nodegate as a whole, on control planes of two versions", takes: "17 min",
+		name: "e2e", what: "nodegate as a whole, on control planes of two versions", takes: "27 min",
 		dirs: []string{"."}, race: true, needs: "components", packages: []string{"./e2e", "./e2e/judge/scenario", "./e2e/judge/mutants", "./e2e/torture"}, starts: []components.Source{programs},
 	},
 	{
