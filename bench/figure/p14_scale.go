@@ -236,7 +236,7 @@ func (l *largeFleet) join(ctx context.Context, count int) (map[int]time.Time, er
 
 // measureTakeover starts a second replica, kills the leader, and makes the daemons of a
 // closed node ready at the same moment.
-func (s *scale) measureTakeover(ctx context.Context, l *largeFleet, leader *testbed.Controller) error {
+func (s *scale) measureTakeover(ctx context.Context, l *largeFleet, leader *testbed.Controller) (err error) {
 	sent := l.server.Initial.Load()
 	standby, err := l.start(ctx)
 	if err != nil {
@@ -245,7 +245,7 @@ func (s *scale) measureTakeover(ctx context.Context, l *largeFleet, leader *test
 	stopped := false
 	defer func() {
 		if !stopped {
-			_ = standby.Stop() // there is another error
+			err = errors.Join(err, standby.Stop())
 		}
 	}()
 	if err := l.awaitStandby(ctx, standby, sent); err != nil {

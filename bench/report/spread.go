@@ -55,8 +55,8 @@ func SpreadOf(values []float64) *Spread {
 }
 
 // confidenceWith returns the confidence of the interval that leaves out the given number of
-// values on either side. A value is below the median with a probability of
-// one half. The median is below the interval if no more values than that are below it.
+// values on either side. A value is below the median with a probability of one half. The
+// median is below the interval if no more values than that are below it.
 func confidenceWith(n, outside int) float64 {
 	below := stats.BinomialDist{N: n, P: 0.5}
 	return max(0, 1-2*below.CDF(float64(outside)))

@@ -18,9 +18,9 @@ import (
 const gcPercent = 50
 
 // maxProcessors is the largest number of processors on which Go code runs at the same time.
-// Go's default is the number of the machine's processors, for each of which the runtime
-// keeps memory: with 64, peak memory for 5,000 nodes is 8 MiB larger than with 2. With 1, it
-// is the same as with 2. A burst of openings uses one processor.
+// Go's default is all processors of the machine, and the runtime keeps memory for each one:
+// with 64, peak memory for 5,000 nodes is 8 MiB larger than with 2. With 1, it is the same as
+// with 2. A burst of openings uses one processor.
 const maxProcessors = 4
 
 // tuneProcessors limits the number of processors, unless the environment sets GOMAXPROCS. It

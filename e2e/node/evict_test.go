@@ -24,7 +24,8 @@ func TestEvictionAtReboot(t *testing.T) {
 	h := newHostWith(t, map[string]string{evictLabel: "true"})
 	h.bootAndOpen(t)
 	var early, all int
-	for range *reboots {
+	times := (*reboots + 2) / 3 // each takes two to three times as long as in other tests
+	for range times {
 		before := uids(h.boundPods(t))
 		off := h.rebootClosed(t)
 		must(t, await.Until(t.Context(), "eviction of pods", func(context.Context) error {
@@ -40,7 +41,7 @@ func TestEvictionAtReboot(t *testing.T) {
 		h.await(t, false)
 		h.awaitStart(t, "workload", off)
 	}
-	t.Logf("%d reboots: of %d pods that were bound before, %d started before the gates opened", *reboots, all, early)
+	t.Logf("%d reboots: of %d pods that were bound before, %d started before the gates opened", times, all, early)
 }
 
 // evicted returns an error unless the Node has had the taint with NoExecute in this boot.

@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	reboots = flag.Int("reboots", 1, "the number of reboots of each test of quick reboots")
+	reboots = flag.Int("reboots", 3, "the number of reboots of each test of quick reboots")
 	long    = flag.Bool("long", false, "also run the tests that wait until the control plane notices that a node is unreachable")
 )
 

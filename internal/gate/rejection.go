@@ -73,9 +73,9 @@ const (
 )
 
 // AttributableTo reports whether a kubelet may reject a pod for this reason because the node,
-// which has the taint of a gate, is not ready for it. What every node has as soon as its kubelet runs is not among the causes: CPU, memory,
-// storage, labels, ports and features of the kubelet. Nor is a shutdown, or pressure on
-// resources.
+// which has the taint of a gate, is not ready for it. What every node has as soon as its
+// kubelet runs is not among the causes: CPU, memory, storage, labels, ports and features of
+// the kubelet. Nor is a shutdown, or pressure on resources.
 func (r *Rejection) AttributableTo(t v1alpha1.Taint) bool {
 	resource, outOf := strings.CutPrefix(r.Reason, rejectedOutOf)
 	switch {

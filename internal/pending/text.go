@@ -70,7 +70,7 @@ func (r *Rejection) write(b *strings.Builder, object, node string) {
 	if r.Message != "" {
 		rows.Row("message", strings.Join(strings.Fields(r.Message), " ")) // it may have several lines
 	}
-	rows.Row("cause", "probably, the node was not ready for the pod: for example, a device plugin had not registered yet")
+	rows.Row("cause", "probably, the node was not ready for the pod: for example, a device plugin had not registered yet, or a NoExecute gate was closed")
 	if r.Controller == "" {
 		rows.Row("replaced", "by no controller: delete the pod, and create it again")
 	} else {

@@ -50,17 +50,15 @@ func New(host string, config *transport.Config) (*Client, error) {
 	return &Client{http: http.Client{Transport: t}, host: host}, nil
 }
 
-// ErrNotInCluster is returned by InCluster outside of a pod.
-var ErrNotInCluster = errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be set, as in every pod")
-
-// InCluster returns a client with the credentials of the pod's ServiceAccount.
+// InCluster returns a client with the credentials of the pod's ServiceAccount, and an error
+// outside of a pod.
 func InCluster(userAgent string) (*Client, error) { return inCluster(userAgent, serviceAccountDir) }
 
 // inCluster is like InCluster, with the credentials in a directory.
 func inCluster(userAgent, dir string) (*Client, error) {
 	host, port := os.Getenv("KUBERNETES_SERVICE_HOST"), os.Getenv("KUBERNETES_SERVICE_PORT")
 	if host == "" || port == "" {
-		return nil, ErrNotInCluster
+		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be set, as in every pod")
 	}
 	return New("https://"+net.JoinHostPort(host, port), &transport.Config{
 		UserAgent:       userAgent,
