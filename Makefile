@@ -135,7 +135,7 @@ test-charts: components ## Test the Helm chart and deploy/, rendered and install
 test-e2e: components ## Test nodegate as a whole, on control planes of two versions (27 min).
 	$(call run_tests,e2e)
 
-test-node: node-components ## Test nodegate with a real kubelet and containerd, as root on Linux (4 min).
+test-node: node-components ## Test nodegate with a real kubelet and containerd, as root on Linux (5 min).
 	$(call run_tests,node)
 
 # Programs that nodegate is tested beside. The first build of each takes minutes, and prints how

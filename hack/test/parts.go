@@ -63,7 +63,7 @@ var parts = []part{
 		dirs: []string{"."}, race: true, needs: "components", packages: []string{"./e2e", "./e2e/judge/scenario", "./e2e/judge/mutants", "./e2e/torture"}, starts: []components.Source{programs},
 	},
 	{
-		name: "node", what: "nodegate with a real kubelet and containerd, as root on Linux", takes: "4 min",
+		name: "node", what: "nodegate with a real kubelet and containerd, as root on Linux", takes: "5 min",
 		dirs: []string{"."}, needs: "node-components", packages: []string{"./testcluster/machine", "./e2e/node"}, starts: []components.Source{programs},
 	},
 	{
