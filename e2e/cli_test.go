@@ -229,11 +229,10 @@ func TestCompletion(t *testing.T) {
 	e.registered("worker-1", "worker-2")
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	e.must(testcluster.WriteKubeconfig(kubeconfig, e.cluster.Admin()))
-	t.Setenv("KUBECONFIG", kubeconfig)
 	complete := func(args ...string) answer {
 		var out bytes.Buffer
 		status := cli.Execute(t.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: io.Discard},
-			cli.Arguments(append([]string{"/usr/bin/kubectl_complete-gate"}, args...)))
+			cli.Arguments(append([]string{"/usr/bin/kubectl_complete-gate", "--kubeconfig=" + kubeconfig}, args...)))
 		return answer{status, out.String(), ""}
 	}
 	e.tells(complete("open", "worker-1", "work"), 0, "worker-2\n:4\n")

@@ -8,9 +8,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
-	"sync"
+	"strconv"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -51,29 +52,36 @@ var installation = install.Options{
 // daemonNamespace is the namespace of the tests' daemons.
 const daemonNamespace = "daemons"
 
+// simultaneous is the number of tests that run at the same time, unless -parallel is given.
+// Most of them wait most of the time, each in a cluster of its own.
+const simultaneous = 4
+
+func runInParallel(tests int) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(tests)) // which the testing package declares
+	}
+}
+
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // each test's controller has its own logger
 	// Tests simulate the kubelets and the DaemonSet controller, to determine when
 	// something happens. The demo runs the real DaemonSet controller.
+	runInParallel(simultaneous)
 	clustertest.Main(m, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}, Audit: true})
 }
 
-var setUp struct {
-	once sync.Once
-	err  error
-}
-
-// newEnv returns the shared cluster with only nodegate installed. It is cleaned up when the
-// test ends.
+// newEnv returns a cluster with only nodegate installed, which the test has to itself until it
+// ends. Then it is cleaned up.
 func newEnv(t *testing.T) *env {
 	t.Helper()
 	clustertest.SkipWithoutMutatingPolicies(t)
-	c := clustertest.Shared(t)
+	c := clustertest.Idle(t, func(c *testcluster.Cluster) error {
+		return (&env{T: t, cluster: c, admin: newClient(t, c)}).install(context.Background())
+	})
 	e := &env{T: t, cluster: c, admin: newClient(t, c)}
-	setUp.once.Do(func() { setUp.err = e.install(context.Background()) })
-	if setUp.err != nil {
-		t.Fatalf("installing nodegate: %v", setUp.err)
-	}
 	t.Cleanup(func() { e.clean(context.Background()) })
 	return e
 }

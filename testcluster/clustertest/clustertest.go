@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package clustertest gives the tests of a package one cluster to share.
+// Package clustertest gives the tests of a package one cluster to share, or a cluster to
+// themselves while they run.
 //
 //	func TestMain(m *testing.M) { clustertest.Main(m, testcluster.Options{}) }
 //
@@ -27,41 +28,55 @@ import (
 	"github.com/nodegate/nodegate/testcluster/components"
 )
 
-// shared is the cluster of the package under test.
-var shared struct {
+// clusters are those of the package under test.
+var clusters struct {
 	options testcluster.Options
-	once    sync.Once
-	cluster *testcluster.Cluster
-	err     error
+	shared  func() (*testcluster.Cluster, error)
+
+	mutex sync.Mutex
+	all   []*testcluster.Cluster
+	idle  []*testcluster.Cluster // started for Idle, and in use by no test
 }
 
-// Main runs the tests of a package, stops the cluster that they shared, and
-// exits. If a component of the cluster ended by itself, the tests have failed.
-// If they have failed, the cluster's temporary directory is kept for a day.
+// Main runs the tests of a package, stops the clusters that they used, and
+// exits. If a component of a cluster ended by itself, the tests have failed.
+// If they have failed, the clusters' temporary directories are kept for a day.
 func Main(m *testing.M, options testcluster.Options) {
 	if options.Progress == nil {
 		options.Progress = os.Stderr
 	}
-	shared.options = options
-	os.Exit(run(m))
+	clusters.options = options
+	clusters.shared = sync.OnceValues(start)
+	status := m.Run()
+	for _, c := range clusters.all {
+		status = max(status, stop(c, status != 0))
+	}
+	os.Exit(status)
 }
 
-func run(m *testing.M) (status int) {
-	defer func() {
-		c := shared.cluster
-		if c == nil {
-			return
-		}
-		if status != 0 || c.Err() != nil {
-			c.Keep()
-			fmt.Fprintf(os.Stderr, "clustertest: the cluster's logs are in %s\n", c.Dir())
-		}
-		if err := errors.Join(c.Err(), c.Stop()); err != nil {
-			fmt.Fprintln(os.Stderr, "clustertest:", err)
-			status = 1
-		}
-	}()
-	return m.Run()
+// start starts a cluster, which outlives the test that needs it first.
+func start() (*testcluster.Cluster, error) {
+	c, err := testcluster.Start(context.Background(), clusters.options)
+	if err != nil {
+		return nil, err
+	}
+	clusters.mutex.Lock()
+	defer clusters.mutex.Unlock()
+	clusters.all = append(clusters.all, c)
+	return c, nil
+}
+
+// stop stops a cluster, and returns the exit status of that.
+func stop(c *testcluster.Cluster, failed bool) (status int) {
+	if failed || c.Err() != nil {
+		c.Keep()
+		fmt.Fprintf(os.Stderr, "clustertest: a cluster's logs are in %s\n", c.Dir())
+	}
+	if err := errors.Join(c.Err(), c.Stop()); err != nil {
+		fmt.Fprintln(os.Stderr, "clustertest:", err)
+		return 1
+	}
+	return 0
 }
 
 // SkipIfShort skips the test under -short. Tests that start a cluster call it
@@ -93,14 +108,52 @@ func SkipWithoutMutatingPolicies(t testing.TB) {
 func Shared(t testing.TB) *testcluster.Cluster {
 	t.Helper()
 	SkipIfShort(t)
-	shared.once.Do(func() {
-		// The cluster outlives the first test.
-		shared.cluster, shared.err = testcluster.Start(context.Background(), shared.options)
-	})
-	if shared.err != nil {
-		t.Fatalf("starting the shared cluster: %v", shared.err)
+	c, err := clusters.shared()
+	if err != nil {
+		t.Fatalf("starting the shared cluster: %v", err)
 	}
-	return shared.cluster
+	return c
+}
+
+// Idle returns a cluster that no other test uses until this one ends, and skips the test
+// under -short. The test runs in parallel with others. It must leave the cluster as it found
+// it. If all clusters are in use, Idle starts another one and prepares it.
+func Idle(t *testing.T, prepare func(*testcluster.Cluster) error) *testcluster.Cluster {
+	t.Helper()
+	SkipIfShort(t)
+	t.Parallel()
+	c := takeIdle()
+	if c == nil {
+		var err error
+		if c, err = start(); err == nil {
+			err = prepare(c)
+		}
+		if err != nil {
+			t.Fatalf("starting a cluster: %v", err)
+		}
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the cluster's logs are in %s", c.Dir())
+		}
+		clusters.mutex.Lock()
+		defer clusters.mutex.Unlock()
+		clusters.idle = append(clusters.idle, c)
+	})
+	return c
+}
+
+// takeIdle returns the cluster that was used last, or nil if all are in use.
+func takeIdle() *testcluster.Cluster {
+	clusters.mutex.Lock()
+	defer clusters.mutex.Unlock()
+	last := len(clusters.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	c := clusters.idle[last]
+	clusters.idle = clusters.idle[:last]
+	return c
 }
 
 // Kubectl returns the path of a kubectl: an installed one that is compatible with
