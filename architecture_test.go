@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 
 	// Ready-made gates, and the taint keys that are allowed because of them.
 	"presets":         {"api/v1alpha1"},
-	"presets/shipped": {},
+	"presets/upstream": {},
 
 	// Known programs that write the same taints.
 	"internal/writers": {},

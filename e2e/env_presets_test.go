@@ -17,7 +17,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/presets"
-	"github.com/nodegate/nodegate/presets/shipped"
+	"github.com/nodegate/nodegate/presets/upstream"
 )
 
 // systemNamespaces are the namespaces of the presets' daemons.
@@ -83,9 +83,9 @@ func presetGate(t *testing.T, name string) *v1alpha1.NodeGate {
 }
 
 // shippedFor returns what is shipped for a preset.
-func (e *env) shippedFor(preset string) *shipped.Objects {
+func (e *env) shippedFor(preset string) *upstream.Objects {
 	e.Helper()
-	objects, err := shipped.For(preset)
+	objects, err := upstream.For(preset)
 	e.must(err)
 	return objects
 }

@@ -15,13 +15,13 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/presets"
-	"github.com/nodegate/nodegate/presets/shipped"
+	"github.com/nodegate/nodegate/presets/upstream"
 )
 
 // presetNode is a node that a preset's gate selects, and the DaemonSets of the cluster.
 type presetNode struct {
 	*kubelet
-	shipped *shipped.Objects
+	shipped *upstream.Objects
 	daemons map[string]*appsv1.DaemonSet
 	// check is the pod of the preset preflight.
 	check *corev1.Pod

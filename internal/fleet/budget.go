@@ -257,3 +257,21 @@ func (l *Ledger) peek(s BudgetScope) *zoneEntry {
 // SettleInterval is the interval at which to check whether the whole fleet has been
 // evaluated, so that budget can be granted, and which queued nodes are due.
 const SettleInterval = time.Second
+
+// count adds a state to the counts of its zone, or subtracts it.
+func (l *Ledger) count(s *GateState, by int) {
+	at := s.scope()
+	z := l.zone(at)
+	if s.Selected {
+		z.members += by
+	}
+	if s.budgeted() {
+		z.used += by
+	}
+	l.tidy(at)
+	if s.Published {
+		at = s.conditionScope()
+		l.zone(at).used += by
+		l.tidy(at)
+	}
+}

@@ -257,24 +257,6 @@ func (l *Ledger) leave(node string, old *compactState) {
 	l.count(was, -1)
 }
 
-// count adds a state to the counts of its zone, or subtracts it.
-func (l *Ledger) count(s *GateState, by int) {
-	at := s.scope()
-	z := l.zone(at)
-	if s.Selected {
-		z.members += by
-	}
-	if s.budgeted() {
-		z.used += by
-	}
-	l.tidy(at)
-	if s.Published {
-		at = s.conditionScope()
-		l.zone(at).used += by
-		l.tidy(at)
-	}
-}
-
 func (l *Ledger) gate(name string) *gateEntry {
 	g, ok := l.gates[name]
 	if !ok {

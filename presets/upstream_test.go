@@ -22,7 +22,7 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/feed"
 	"github.com/nodegate/nodegate/internal/signal"
 	"github.com/nodegate/nodegate/presets"
-	"github.com/nodegate/nodegate/presets/shipped"
+	"github.com/nodegate/nodegate/presets/upstream"
 )
 
 // expectation is what a preset's comment says about what is shipped.
@@ -78,7 +78,7 @@ var now = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 // subject is a preset together with what is shipped for it.
 type subject struct {
 	*testing.T
-	*shipped.Objects
+	*upstream.Objects
 	declared *v1alpha1.NodeGate
 	gate     gate.Gate
 	// comment is the preset's comment, as one line.
@@ -89,7 +89,7 @@ type subject struct {
 
 func newSubject(t *testing.T, preset string) *subject {
 	t.Helper()
-	objects, err := shipped.For(preset)
+	objects, err := upstream.For(preset)
 	if err != nil {
 		t.Fatal(err)
 	}

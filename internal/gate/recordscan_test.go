@@ -4,6 +4,7 @@ package gate
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 
@@ -43,14 +44,18 @@ func FuzzScanRecord(f *testing.F) {
 // performance would suffer.
 func TestWrittenRecordsAreScanned(t *testing.T) {
 	now := time.Date(2026, 5, 1, 10, 0, 0, 123456789, time.UTC)
-	for name, r := range map[string]Record{
-		"birth": {State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Boot: "b", Taint: "a/b=c:NoSchedule", Source: v1alpha1.SourceCRD},
-		"full": {
-			State: v1alpha1.StateOpen, Since: now, Reason: v1alpha1.ReasonSignalsHold, Boot: "b", Taint: "a:NoExecute",
-			Source: v1alpha1.SourceFiles, Digest: digestAll, Fought: 3, FoughtAt: now,
-			Overdue: true, Reclosed: true, SilentSince: now, SilentSeconds: 61, Override: v1alpha1.StateClosed, OverrideSince: now,
-		},
-	} {
+	birth := Record{State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Boot: "b", Taint: "a/b=c:NoSchedule", Source: v1alpha1.SourceCRD}
+	full := Record{
+		State: v1alpha1.StateOpen, Since: now, Reason: v1alpha1.ReasonSignalsHold, Boot: "b", Taint: "a:NoExecute",
+		Source: v1alpha1.SourceFiles, Digest: digestAll, Completed: "a1b2=1777629600 c3d4=1777629601", Fought: 3, FoughtAt: now,
+		Overdue: true, Reclosed: true, SilentSince: now, SilentSeconds: 61, Override: v1alpha1.StateClosed, OverrideSince: now,
+	}
+	for field, value := range reflect.ValueOf(full).Fields() {
+		if value.IsZero() {
+			t.Errorf("the full record has no %s", field.Name)
+		}
+	}
+	for name, r := range map[string]Record{"birth": birth, "full": full} {
 		if !new(Record).scan(r.String()) {
 			t.Errorf("%s: %s is not", name, r)
 		}

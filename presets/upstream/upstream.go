@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package shipped contains what tests of presets compare them with: for each preset, the
+// Package upstream contains what tests of presets compare them with: for each preset, the
 // DaemonSets that the projects ship, reduced to what gates and the scheduler read, and the
 // nodes that they run on. The first line of each file names the source.
-package shipped
+package upstream
 
 import (
 	"bytes"
@@ -54,7 +54,7 @@ const (
 func For(preset string) (*Objects, error) {
 	text, err := files.ReadFile(preset + ".yaml")
 	if err != nil {
-		return nil, fmt.Errorf("there is no file for preset %s in presets/shipped: write what its project ships", preset)
+		return nil, fmt.Errorf("there is no file for preset %s in presets/upstream: write what its project ships", preset)
 	}
 	o := &Objects{Source: source(string(text))}
 	for document := range bytes.SplitSeq(text, []byte("\n---\n")) {
