@@ -125,11 +125,9 @@ func (r *runner) runEach(invocations []*invocation, summary *report) error {
 			break
 		}
 		r.progress.Line("%s", i)
-		f, err := r.run(i)
-		if err != nil {
+		if err := r.runTwice(i, summary); err != nil {
 			return err
 		}
-		summary.runs = append(summary.runs, f)
 	}
 	return nil
 }

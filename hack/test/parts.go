@@ -59,7 +59,7 @@ var parts = []part{
 		starts: []components.Source{helm, programs},
 	},
 	{
-		name: "e2e", what: "nodegate as a whole, on control planes of two versions", takes: "27 min",
+		name: "e2e", what: "nodegate as a whole, on control planes of two versions", takes: "12 min",
 		dirs: []string{"."}, race: true, needs: "components", packages: []string{"./e2e", "./e2e/judge/scenario", "./e2e/judge/mutants", "./e2e/torture"}, starts: []components.Source{programs},
 	},
 	{
@@ -86,7 +86,7 @@ var (
 
 // all contains the parts of 'make test'. quick repeats some of their tests, node needs more of
 // the machine, and neighbours need programs that take long to build. Packages start in this
-// order: e2e, which takes longest and mostly waits, has the others beside it.
+// order: e2e, which takes longest, has the others beside it.
 var all = []string{"e2e", "cluster", "charts", unit, "tools"}
 
 func findPart(name string) (part, bool) {

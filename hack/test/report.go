@@ -18,6 +18,8 @@ type report struct {
 	strict bool
 	// older is the older version of Kubernetes on which the tests run, or empty.
 	older string
+	// again are the packages that ran twice because the race detector itself failed.
+	again []string
 	// interrupted is the signal that prevented some tests from running.
 	interrupted os.Signal
 }
@@ -53,6 +55,9 @@ func (f *finished) failed() bool { return f.err != nil || f.results.failed() }
 // own output: passing packages first, failing ones last.
 func (r *report) write(w io.Writer) (ok bool) {
 	unexpected := r.writeSkips(w)
+	for _, path := range r.again {
+		fmt.Fprintf(w, "ran twice, because the race detector itself failed: %s\n", path)
+	}
 	for _, f := range r.runs {
 		fmt.Fprintf(w, "complete output of %s: %s\n", f.command, f.events)
 	}

@@ -31,6 +31,8 @@ type pkg struct {
 	build        string    // the build that failed
 	last         time.Time // time of the latest event
 	silence      *silence
+	// detectorFailed is true if the race detector itself failed.
+	detectorFailed bool
 }
 
 // test is one run of one test.
@@ -76,6 +78,9 @@ func (r *results) add(e event) *pkg {
 	}
 	if !e.Time.IsZero() { // as those of cached results
 		p.last = e.Time
+	}
+	if e.Action == actionOutput && strings.Contains(e.Output, detectorFailure) {
+		p.detectorFailed = true
 	}
 	if e.Test == "" {
 		p.add(e)

@@ -49,6 +49,17 @@ func theCulprit() { <-time.After(time.Hour) }`,
 import ("os/signal"; "syscall"; "testing"; "time")
 func TestStubborn(t *testing.T) { signal.Ignore(syscall.SIGQUIT); <-time.After(time.Hour) }`,
 	"empty/empty.go": "package empty\n",
+	"detector/p_test.go": `package detector
+import ("os"; "testing")
+func TestOnce(t *testing.T) {
+	if _, err := os.Stat("ran"); err == nil { return }
+	os.WriteFile("ran", nil, 0o600)
+	os.Stderr.WriteString("ThreadSanitizer: CHECK failed: tsan_rtl.cpp:346\\n")
+	os.Exit(66)
+}`,
+	"detectors/p_test.go": `package detectors
+import ("os"; "testing")
+func TestAlways(t *testing.T) { os.Stderr.WriteString("ThreadSanitizer: CHECK failed: tsan_rtl.cpp:346\\n"); os.Exit(66) }`,
 }
 
 // runIn runs the program in a module with the sources, and returns its exit status
@@ -119,13 +130,19 @@ func TestRuns(t *testing.T) {
 			},
 			never: []string{"FAIL: TestBefore"},
 		},
-		"stubborn":     {args: []string{"-silence=1s", "./stubborn"}, status: 1, want: []string{"running: TestStubborn (", "signal: killed", "FAIL\texample.com/m/stubborn\tT\nFAIL\n"}},
-		"no package":   {args: []string{"./nowhere"}, status: 1, want: []string{"FAIL\t./nowhere [setup failed]\nFAIL\n"}},
-		"unknown flag": {args: []string{"./pass", "--", "-nonsense"}, status: 1, want: []string{"flag provided but not defined: -nonsense", "FAIL\texample.com/m/pass\tT\nFAIL\n"}},
-		"more flags":   {args: []string{"-run=Nothing", "./pass", "--", "-cpu=1"}, want: []string{"ok  \texample.com/m/pass\tT [no tests to run]\n"}},
-		"no part":      {args: []string{"nonsense"}, status: 2},
-		"both":         {args: []string{"quick", "./pass"}, status: 2},
-		"no skip mode": {args: []string{"-skips=perhaps", "./pass"}, status: 2},
+		"stubborn": {args: []string{"-silence=1s", "./stubborn"}, status: 1, want: []string{"running: TestStubborn (", "signal: killed", "FAIL\texample.com/m/stubborn\tT\nFAIL\n"}},
+		"detector": {
+			args:  []string{"./detector", "./pass"},
+			want:  []string{"the race detector itself failed (ThreadSanitizer: CHECK failed); running once more: example.com/m/detector\n", "ran twice, because the race detector itself failed: example.com/m/detector\n", "packages-again.json\n\n", "ok  \texample.com/m/pass\tT\nok  \texample.com/m/detector\tT\n"},
+			never: []string{"FAIL\t"},
+		},
+		"detector fails again": {args: []string{"./detectors"}, status: 1, want: []string{"running once more: example.com/m/detectors\n", "--- FAIL: TestAlways (T)\n", "ThreadSanitizer: CHECK failed", "FAIL\texample.com/m/detectors\tT\nFAIL\n"}},
+		"no package":           {args: []string{"./nowhere"}, status: 1, want: []string{"FAIL\t./nowhere [setup failed]\nFAIL\n"}},
+		"unknown flag":         {args: []string{"./pass", "--", "-nonsense"}, status: 1, want: []string{"flag provided but not defined: -nonsense", "FAIL\texample.com/m/pass\tT\nFAIL\n"}},
+		"more flags":           {args: []string{"-run=Nothing", "./pass", "--", "-cpu=1"}, want: []string{"ok  \texample.com/m/pass\tT [no tests to run]\n"}},
+		"no part":              {args: []string{"nonsense"}, status: 2},
+		"both":                 {args: []string{"quick", "./pass"}, status: 2},
+		"no skip mode":         {args: []string{"-skips=perhaps", "./pass"}, status: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, output := runIn(t, nil, c.args...)
