@@ -35,7 +35,7 @@ const (
 	// which the documentation's figures were measured. It is the initial guess,
 	// weighted as if guessWork had been done at that rate, so that it soon
 	// becomes insignificant.
-	workPerSecond = 300_000
+	workPerSecond = 400_000
 	guessWork     = 10_000_000
 )
 
