@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"internal/signal":     {"api/v1alpha1", "internal/expression", "internal/gate"},
 
 	// Ready-made gates, and the taint keys that are allowed because of them.
-	"presets":         {"api/v1alpha1"},
+	"presets":          {"api/v1alpha1"},
 	"presets/upstream": {},
 
 	// Known programs that write the same taints.
@@ -150,15 +150,17 @@ var mayImport = map[string][]string{
 	// The benchmark: processes that watch and write, a driver, and the figures.
 	"bench/fixture":  {"internal/testbed"},
 	"bench/child":    {"testcluster"},
-	"bench/driver":   {"bench/fixture", "testcluster"},
+	"bench/driver":   {"bench/fixture", "internal/testbed", "testcluster"},
 	"bench/observer": {"bench/child", "bench/fixture", "internal/kube/wire", "testcluster"},
 	"bench/limit":    {"api/v1alpha1", "bench/child", "bench/fixture", "testcluster"},
 	"bench/meter":    {"testcluster"},
 	"bench/peer":     {"testcluster"},
 	"bench/report":   {},
 	"bench/fakeapi":  {},
-	"bench/figure":   {"api/v1alpha1", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "internal/admission", "internal/gate", "internal/install", "internal/testbed", "testcluster"},
-	"bench":          {"bench/figure", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "testcluster"},
+	"bench/steady":   {"api/v1alpha1", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/meter", "internal/gate", "internal/testbed", "testcluster"},
+	"bench/figure":   {"api/v1alpha1", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "bench/steady", "internal/admission", "internal/install", "internal/testbed", "testcluster"},
+	"bench/growth":   {"api/v1alpha1", "bench/fakeapi", "bench/figure", "bench/fixture", "bench/meter", "bench/report", "bench/steady", "internal/gate", "internal/testbed", "testcluster"},
+	"bench":          {"bench/figure", "bench/growth", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "testcluster"},
 }
 
 // pure lists the packages that only compute.
@@ -190,8 +192,30 @@ var effects = []string{
 // A goPackage is the output of go list for a package.
 type goPackage struct {
 	ImportPath string
+	Dir        string
+	GoFiles    []string // without tests
 	Imports    []string
 	Deps       []string
+}
+
+// roomLines is the maximum number of lines of a room, without tests. The core, which is flat
+// and pure, may be larger.
+const roomLines = 4000
+
+func TestRoomsAreSmall(t *testing.T) {
+	for _, p := range packages(t, "./...") {
+		lines := 0
+		for _, file := range p.GoFiles {
+			content, err := os.ReadFile(filepath.Join(p.Dir, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines += bytes.Count(content, []byte("\n"))
+		}
+		if lines > roomLines && p.ImportPath != module+"internal/gate" {
+			t.Errorf("%s has %d lines, more than %d: split it", p.ImportPath, lines, roomLines)
+		}
+	}
 }
 
 func TestImportsAreAllowed(t *testing.T) {
@@ -307,7 +331,7 @@ func within(packages, roots []string) []string {
 func packages(t *testing.T, patterns ...string) []goPackage {
 	t.Helper()
 	dependOnSources(t)
-	command := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Imports,Deps"}, patterns...)...)
+	command := exec.CommandContext(t.Context(), "go", append([]string{"list", "-json=ImportPath,Dir,GoFiles,Imports,Deps"}, patterns...)...)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	output, err := command.Output()

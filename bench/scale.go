@@ -2,12 +2,15 @@
 
 package main
 
-import "github.com/nodegate/nodegate/bench/figure"
+import (
+	"github.com/nodegate/nodegate/bench/figure"
+	"github.com/nodegate/nodegate/bench/growth"
+)
 
 // set returns the figures from which -only chooses.
 func (o *options) set() []figure.Figure {
 	if o.scale {
-		return figure.Scale
+		return growth.All
 	}
 	return figure.All
 }

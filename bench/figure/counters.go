@@ -89,8 +89,8 @@ func (e *Env) count(ctx context.Context, s *Subject, operation func() error) (c 
 }
 
 // servers returns the process IDs of API server and etcd.
-func (p *controlPlane) servers() []int {
-	return []int{p.Cluster.PID(testcluster.APIServer), p.Cluster.PID(testcluster.Etcd)}
+func (e *Env) servers() []int {
+	return []int{e.Cluster.PID(testcluster.APIServer), e.Cluster.PID(testcluster.Etcd)}
 }
 
 // readProcesses reads what the operating system counts.

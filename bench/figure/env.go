@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/nodegate/nodegate/bench/driver"
@@ -36,10 +35,6 @@ type Figure struct {
 var All = []Figure{
 	opening, regression, requests, binding, signals, failover, bursting, servers, ownWork, coldStart, idle, busy, memory, birth, flipping,
 }
-
-// Scale contains the figures of 'make bench-scale', which are about fleets that are too
-// large for a complete run.
-var Scale = []Figure{reportTimes, scaling}
 
 // Sizes specifies how much is measured.
 type Sizes struct {
@@ -97,58 +92,11 @@ var (
 	}
 )
 
-// A controlPlane is a running control plane with clients.
-type controlPlane struct {
-	Cluster *testcluster.Cluster
-	Applier *testbed.Applier
-	Driver  *driver.Driver
-
-	closers []func() error
-}
-
-// quota is etcd's storage quota in bytes. Resetting a fleet many times exceeds the default
-// of 2 GiB.
-const quota = 8 << 30
-
-func startControlPlane(ctx context.Context, o testcluster.Options) (_ *controlPlane, err error) {
-	p := &controlPlane{}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, p.Close())
-		}
-	}()
-	o.ExtraArgs = map[testcluster.Component][]string{testcluster.Etcd: {fmt.Sprintf("--quota-backend-bytes=%d", quota)}}
-	if p.Cluster, err = testcluster.Start(ctx, o); err != nil {
-		return nil, err
-	}
-	p.onClose(p.Cluster.Stop)
-	if p.Applier, err = testbed.NewApplier(p.Cluster.Admin()); err != nil {
-		return nil, err
-	}
-	if p.Driver, err = driver.New(ctx, p.Cluster); err != nil {
-		return nil, err
-	}
-	p.onClose(p.Driver.Close)
-	return p, nil
-}
-
-func (p *controlPlane) onClose(f func() error) { p.closers = append(p.closers, f) }
-
-// Close stops everything, in reverse order.
-func (p *controlPlane) Close() error {
-	var errs []error
-	for _, closer := range slices.Backward(p.closers) {
-		errs = append(errs, closer())
-	}
-	p.closers = nil
-	return errors.Join(errs...)
-}
-
 // An Env is the environment of the measurements: a control plane with nodegate installed
 // but not running, a fleet and an observer.
 type Env struct {
 	Sizes
-	*controlPlane
+	*driver.ControlPlane
 	Installation *testbed.Installation
 	Fleet        *driver.Fleet
 	Observer     *observer.Observer
@@ -172,7 +120,7 @@ const username = "system:serviceaccount:nodegate-system:nodegate"
 func New(ctx context.Context, sizes Sizes, progress io.Writer) (_ *Env, err error) {
 	e := &Env{Sizes: sizes, progress: progress, began: time.Now()}
 	e.referee = referee{usage: meter.ReadUsage, say: e.Say, spare: sizes.Spare}
-	e.controlPlane, err = startControlPlane(ctx, testcluster.Options{
+	e.ControlPlane, err = driver.StartControlPlane(ctx, testcluster.Options{
 		Components:  []testcluster.Component{testcluster.APIServer, testcluster.Scheduler},
 		Audit:       true,
 		AuditPolicy: meter.AuditPolicy(username, peerUser),
@@ -194,7 +142,7 @@ func New(ctx context.Context, sizes Sizes, progress io.Writer) (_ *Env, err erro
 	if e.Observer, err = observer.Start(ctx, e.Cluster, fixture.Taint); err != nil {
 		return nil, err
 	}
-	e.onClose(e.Observer.Stop)
+	e.OnClose(e.Observer.Stop)
 	e.Fleet, err = e.Driver.NewFleet(ctx)
 	return e, err
 }

@@ -4,7 +4,6 @@ package figure
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"time"
@@ -15,14 +14,12 @@ import (
 	"github.com/nodegate/nodegate/bench/fakeapi"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/bench/steady"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 var memory = Figure{ID: "P5", Title: "Peak resident memory, initial list included", Measure: measureMemory}
-
-//go:embed p05_objects.yaml
-var steadyObjects []byte
 
 // A FleetSize is the size of a steady fleet.
 type FleetSize struct {
@@ -31,6 +28,14 @@ type FleetSize struct {
 	Nodes, Others int
 	// AtMost is the goal for nodegate's peak, in MiB; 0 for none.
 	AtMost float64
+}
+
+// Goal returns the goal, or nil if there is none.
+func (s FleetSize) Goal() *report.Goal {
+	if s.AtMost == 0 {
+		return nil
+	}
+	return report.AtMost(s.AtMost)
 }
 
 const (
@@ -44,22 +49,22 @@ const (
 )
 
 func measureMemory(ctx context.Context, e *Env) (r report.Result, err error) {
-	f, err := newTwoGateFleet(ctx, e)
+	f, err := steady.NewTwoGates(ctx, e.Installation.Program)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	node, pod := f.nodeAt(0).Size(), f.podAt(0, 0).Size()
+	node, pod := f.Node(0).Size(), f.Pod(0, 0).Size()
 	if node < leastObject || pod < leastObject {
 		return r, fmt.Errorf("a Node of %d bytes and a pod of %d bytes are smaller than real ones", node, pod)
 	}
 	e.Say("  %d nodes, simulated", e.Replayed.Nodes)
-	replayed, requests, err := f.measureReplayed(ctx, e.Replayed, e.Starts)
+	replayed, requests, err := measureReplayed(ctx, f, e.Replayed, e.Starts)
 	if err != nil {
 		return r, err
 	}
 	e.Say("  %d nodes and %d other pods, in etcd", e.Stored.Nodes, e.Stored.Others)
-	stored, err := f.measureStored(ctx, e.Stored, e.Starts)
+	stored, err := measureStored(ctx, f, e.Stored, e.Starts)
 	if err != nil {
 		return r, err
 	}
@@ -75,13 +80,13 @@ func measureMemory(ctx context.Context, e *Env) (r report.Result, err error) {
 
 // measureReplayed measures nodegate with the fake API server, and returns a sentence about
 // its requests.
-func (f *steadyFleet) measureReplayed(ctx context.Context, size FleetSize, starts int) (memories, string, error) {
-	server, err := fakeapi.Start(f.fakeFleet(size.Nodes), f.Cluster.Admin())
+func measureReplayed(ctx context.Context, f *steady.Fleet, size FleetSize, starts int) (memories, string, error) {
+	server, err := fakeapi.Start(f.Fake(size.Nodes), f.Cluster.Admin())
 	if err != nil {
 		return memories{}, "", err
 	}
 	defer server.Stop()
-	m, err := f.measureStarts(ctx, size, starts, server.Config, func(ctx context.Context) error {
+	m, err := measureStarts(ctx, f, size, starts, server.Config, func(ctx context.Context) error {
 		return await.Pause(ctx, reportTime) // the server sends heartbeats
 	})
 	return m, fmt.Sprintf("It answered %d WatchLists with %d objects, %.0f MB, and received %d writes.",
@@ -89,8 +94,8 @@ func (f *steadyFleet) measureReplayed(ctx context.Context, size FleetSize, start
 }
 
 // measureStored measures nodegate with a real API server.
-func (f *steadyFleet) measureStored(ctx context.Context, size FleetSize, starts int) (m memories, err error) {
-	if err := f.store(ctx, size); err != nil {
+func measureStored(ctx context.Context, f *steady.Fleet, size FleetSize, starts int) (m memories, err error) {
+	if err := f.Store(ctx, size.Nodes, size.Others); err != nil {
 		return m, err
 	}
 	heartbeats, err := f.Driver.NewHeartbeats(ctx, func(*corev1.Node) bool { return true })
@@ -98,30 +103,30 @@ func (f *steadyFleet) measureStored(ctx context.Context, size FleetSize, starts 
 		return m, err
 	}
 	direct := func(config *rest.Config) *rest.Config { return config }
-	return f.measureStarts(ctx, size, starts, direct, func(ctx context.Context) error {
+	return measureStarts(ctx, f, size, starts, direct, func(ctx context.Context) error {
 		ctx, stop := context.WithTimeout(ctx, reportTime)
 		defer stop()
-		_, err := heartbeats.Send(ctx, float64(reportsPerSecond(size.Nodes)))
+		_, err := heartbeats.Send(ctx, float64(steady.ReportsPerSecond(size.Nodes)))
 		return err
 	})
 }
 
 // measureStarts starts nodegate several times. Each time it waits until nodegate has
 // reconciled all nodes, and lets nodes report for a while.
-func (f *steadyFleet) measureStarts(ctx context.Context, size FleetSize, starts int, route func(*rest.Config) *rest.Config, reportNodes func(context.Context) error) (m memories, err error) {
-	account := f.installation.ServiceAccount
+func measureStarts(ctx context.Context, f *steady.Fleet, size FleetSize, starts int, route func(*rest.Config) *rest.Config, reportNodes func(context.Context) error) (m memories, err error) {
+	account := f.Installation.ServiceAccount
 	config, err := f.Cluster.ServiceAccount(ctx, account.Namespace, account.Name)
 	if err != nil {
 		return m, err
 	}
 	one := func() (err error) {
 		// The fake API server does not review tokens.
-		controller, err := testbed.StartControllerAs(f.Cluster, f.installation, route(config), "--metrics-secure=false")
+		controller, err := testbed.StartControllerAs(f.Cluster, f.Installation, route(config), "--metrics-secure=false")
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, controller.Stop()) }()
-		if err := awaitOpen(ctx, controller, steadyGates, size.Nodes); err != nil {
+		if err := steady.AwaitOpen(ctx, controller, steady.GateNames, size.Nodes); err != nil {
 			return err
 		}
 		if err := reportNodes(ctx); err != nil {
@@ -163,15 +168,11 @@ func (m *memories) read(ctx context.Context, controller *testbed.Controller) err
 }
 
 func (m *memories) row(size FleetSize) report.Row {
-	var goal *report.Goal
-	if size.AtMost > 0 {
-		goal = report.AtMost(size.AtMost)
-	}
-	what := fmt.Sprintf("peak, %d nodes, %d gate pods", size.Nodes, size.Nodes*len(steadyDaemons))
+	what := fmt.Sprintf("peak, %d nodes, %d gate pods", size.Nodes, size.Nodes*len(steady.DaemonNames))
 	if size.Others > 0 {
 		what += fmt.Sprintf(", %d other pods", size.Others)
 	}
-	return report.Alone(what, "MiB", goal, m.peak...)
+	return report.Alone(what, "MiB", size.Goal(), m.peak...)
 }
 
 // note returns a sentence about the parts of the memory.

@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// seldom is the default interval at which kubelets report an unchanged status
+	// Seldom is the default interval at which kubelets report an unchanged status
 	// (nodeStatusReportFrequency).
-	seldom = 5 * time.Minute
+	Seldom = 5 * time.Minute
 	// often is the interval at which they would report if each update of the status
 	// (nodeStatusUpdateFrequency) changed it.
 	often = 10 * time.Second
@@ -56,7 +56,7 @@ func measureIdle(ctx context.Context, e *Env) (r report.Result, err error) {
 		interval, long time.Duration
 		goal           *report.Goal
 	}{
-		{"each node reporting every 5 minutes", seldom, e.Idle, report.AtMost(idleGoal)},
+		{"each node reporting every 5 minutes", Seldom, e.Idle, report.AtMost(idleGoal)},
 		{"each node reporting every 10 seconds", often, e.Idle / 4, nil},
 	} {
 		note := ""

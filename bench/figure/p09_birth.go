@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/bench/report"
 	"github.com/nodegate/nodegate/internal/admission"
@@ -94,7 +95,7 @@ func measureCreations(ctx context.Context, e *Env) (_ creations, err error) {
 // created in a dry run: everything but the write to etcd, which is independent of
 // policies.
 type births struct {
-	*controlPlane
+	*driver.ControlPlane
 	kubelet kubernetes.Interface
 	webhook *testbed.Controller
 	// metricsSize is what the API server allocates to serve its metrics once, in KiB.
@@ -106,7 +107,7 @@ const newborn = "newborn"
 
 func newBirths(ctx context.Context) (_ *births, err error) {
 	b := &births{}
-	b.controlPlane, err = startControlPlane(ctx, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
+	b.ControlPlane, err = driver.StartControlPlane(ctx, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +164,7 @@ func (b *births) install(ctx context.Context, program string) error {
 	if err != nil {
 		return err
 	}
-	b.onClose(b.webhook.Stop)
+	b.OnClose(b.webhook.Stop)
 	for i := range contenders {
 		if err := b.await(ctx, &contenders[i]); err != nil {
 			return err

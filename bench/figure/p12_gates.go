@@ -18,6 +18,7 @@ import (
 	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/bench/steady"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 )
@@ -65,7 +66,7 @@ func measureGates(ctx context.Context, e *Env) (r report.Result, err error) {
 		writes("writes for a flip, written", closes, 1))
 	r.Notes = []string{
 		fmt.Sprintf("Decision: gathering the facts about one of %d nodes, and a decision that writes nothing. Measured by a Go benchmark (`BenchmarkFlip` in internal/controller), also in quick runs. It counts the signals that are evaluated; each gate has one.", decisionNodes),
-		fmt.Sprintf("The other rows: a control plane with %d nodes of %.0f KB, on which all %d gates are open. In a turn, %d nodes change, %d per second, directly in etcd.", e.Gated, float64(f.flippedNode(0, nil).Size())/1e3, manyGates, f.flips, flipRate),
+		fmt.Sprintf("The other rows: a control plane with %d nodes of %.0f KB, on which all %d gates are open. In a turn, %d nodes change, %d per second, directly in etcd.", e.Gated, float64(f.flipped(0, nil).Size())/1e3, manyGates, f.flips, flipRate),
 		"CPU is nodegate's in /proc; writes are PATCHes in the API server's metrics. A change that no gate reads costs the decoding of a Node. The next row also includes the decision and the work around it.",
 		fmt.Sprintf("Nothing to write: a gate whose damping (closeAfterSeconds %d) is not over. Written: a gate without damping, which closes the node.", longDamping),
 	}
@@ -99,7 +100,7 @@ func (f flipped) condition() corev1.NodeConditionType {
 
 // flips is a control plane with many gates, and a fleet on which all of them are open.
 type flips struct {
-	*steadyFleet
+	*steady.Fleet
 	nodegate *testbed.Controller
 	flips    int // number of nodes that change in a turn
 }
@@ -115,7 +116,7 @@ func newFlips(ctx context.Context, e *Env) (_ *flips, err error) {
 		}
 		keys, names, gates = append(keys, gateTaint(i)), append(names, gateName(i)), append(gates, gate)
 	}
-	if f.steadyFleet, err = newSteadyFleet(ctx, e, keys, gates); err != nil {
+	if f.Fleet, err = steady.New(ctx, e.Installation.Program, keys, gates); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -123,15 +124,15 @@ func newFlips(ctx context.Context, e *Env) (_ *flips, err error) {
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	err = driver.Fill(ctx, f.Driver, e.Gated, func(i int) *corev1.Node { return f.flippedNode(i, nil) })
+	err = driver.Fill(ctx, f.Driver, e.Gated, func(i int) *corev1.Node { return f.flipped(i, nil) })
 	if err != nil {
 		return nil, err
 	}
-	if f.nodegate, err = testbed.StartController(ctx, f.Cluster, f.installation, "--metrics-secure=false"); err != nil {
+	if f.nodegate, err = testbed.StartController(ctx, f.Cluster, f.Installation, "--metrics-secure=false"); err != nil {
 		return nil, err
 	}
-	f.onClose(f.nodegate.Stop)
-	return f, awaitOpen(ctx, f.nodegate, names, e.Gated)
+	f.OnClose(f.nodegate.Stop)
+	return f, steady.AwaitOpen(ctx, f.nodegate, names, e.Gated)
 }
 
 // waitingGate returns a gate that waits for the condition with its name.
@@ -167,16 +168,20 @@ func unstructuredGate(g *v1alpha1.NodeGate) (*unstructured.Unstructured, error) 
 
 func gateName(i int) string { return fmt.Sprintf("gate-%03d", i) }
 
-// flippedNode returns the i-th node, on which all gates are open. The conditions in at have
+// flipped returns the i-th node, on which all gates are open. The conditions in at have
 // changed at the given times.
-func (f *flips) flippedNode(i int, at map[corev1.NodeConditionType]time.Time) *corev1.Node {
-	node := f.nodeAt(i)
+func (f *flips) flipped(i int, at map[corev1.NodeConditionType]time.Time) *corev1.Node {
+	return flippedNode(f.Node(i), f.Since, at)
+}
+
+// flippedNode changes a node that was created at the given time.
+func flippedNode(node *corev1.Node, since time.Time, at map[corev1.NodeConditionType]time.Time) *corev1.Node {
 	conditions := slices.Clone(node.Status.Conditions)
 	for n := range manyGates {
 		conditions = append(conditions, corev1.NodeCondition{
-			Type: flipped(n).condition(), Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(f.since),
+			Type: flipped(n).condition(), Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(since),
 		})
-		setOpen(node, gateName(n), f.since.Add(time.Minute))
+		steady.SetOpen(node, gateName(n), since.Add(time.Minute))
 	}
 	for n := range conditions {
 		c := &conditions[n]
@@ -213,7 +218,7 @@ func (f *flips) pairs(ctx context.Context, e *Env) ([]report.Pair, error) {
 // turn writes the nodes from the first on with changed conditions, and returns what that
 // costs.
 func (f *flips) turn(ctx context.Context, first int, at map[corev1.NodeConditionType]time.Time) (cpu time.Duration, writes float64, err error) {
-	stored, err := driver.StoreAll(f.flips, func(i int) *corev1.Node { return f.flippedNode(first+i, at) })
+	stored, err := driver.StoreAll(f.flips, func(i int) *corev1.Node { return f.flipped(first+i, at) })
 	if err != nil {
 		return 0, 0, err
 	}

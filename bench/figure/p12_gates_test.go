@@ -49,12 +49,12 @@ func TestParseDecisionsErrors(t *testing.T) {
 // Each step changes exactly one condition.
 func TestFlippedNode(t *testing.T) {
 	node := fixture.Node("node", time.Unix(1e9, 0))
-	f := &flips{steadyFleet: &steadyFleet{node: node, since: time.Unix(1e9, 0)}}
+	since := time.Unix(1e9, 0)
 	at := map[corev1.NodeConditionType]time.Time{}
-	before := f.flippedNode(7, at).Status.Conditions
+	before := flippedNode(node.DeepCopy(), since, at).Status.Conditions
 	for i, what := range []flipped{unread, damped, closes} {
 		at[what.condition()] = time.Unix(2e9+int64(i), 0)
-		after := f.flippedNode(7, at).Status.Conditions
+		after := flippedNode(node.DeepCopy(), since, at).Status.Conditions
 		if len(after) != len(node.Status.Conditions)+manyGates {
 			t.Fatalf("%d conditions", len(after))
 		}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package figure
+package growth
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"github.com/nodegate/nodegate/bench/fakeapi"
 	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/bench/meter"
+	"github.com/nodegate/nodegate/bench/steady"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
@@ -25,7 +26,7 @@ import (
 
 // A largeFleet is a steady fleet that the fake API server simulates, and that nodes join.
 type largeFleet struct {
-	*steadyFleet
+	*steady.Fleet
 	nodes  int
 	server *fakeapi.Server
 	// joined is the number of nodes that have joined.
@@ -33,8 +34,8 @@ type largeFleet struct {
 }
 
 // replay starts a fake API server with a fleet of the given size. The caller must stop it.
-func (f *steadyFleet) replay(nodes int) (*largeFleet, error) {
-	fleet := f.fakeFleet(nodes)
+func replay(f *steady.Fleet, nodes int) (*largeFleet, error) {
+	fleet := f.Fake(nodes)
 	fleet.Heartbeats = 0
 	fleet.Index = func(name string) (int, bool) {
 		i, err := strconv.Atoi(strings.TrimPrefix(name, "node-"))
@@ -44,7 +45,7 @@ func (f *steadyFleet) replay(nodes int) (*largeFleet, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &largeFleet{steadyFleet: f, nodes: nodes, server: server}, nil
+	return &largeFleet{Fleet: f, nodes: nodes, server: server}, nil
 }
 
 // leaseDuration is longer than the default of two seconds, so that the leader keeps its Lease
@@ -53,13 +54,13 @@ const leaseDuration = 10 * time.Second
 
 // start starts a replica of nodegate.
 func (l *largeFleet) start(ctx context.Context, arguments ...string) (*testbed.Controller, error) {
-	account := l.installation.ServiceAccount
+	account := l.Installation.ServiceAccount
 	config, err := l.Cluster.ServiceAccount(ctx, account.Namespace, account.Name)
 	if err != nil {
 		return nil, err
 	}
 	// The fake API server does not review tokens.
-	return testbed.StartControllerAs(l.Cluster, l.installation, l.server.Config(config), append(arguments, "--metrics-secure=false", "--leader-elect-lease-duration", leaseDuration.String())...)
+	return testbed.StartControllerAs(l.Cluster, l.Installation, l.server.Config(config), append(arguments, "--metrics-secure=false", "--leader-elect-lease-duration", leaseDuration.String())...)
 }
 
 // scrapeInterval is the interval at which metrics are read. Each time costs nodegate
@@ -78,7 +79,7 @@ func (l *largeFleet) awaitVerified(ctx context.Context, leader *testbed.Controll
 		if err != nil {
 			return err
 		}
-		for _, name := range steadyGates {
+		for _, name := range steady.GateNames {
 			open := int(metrics.Sum("nodegate_gate_nodes", map[string]string{"gate": name, "state": "open"}))
 			if open < l.nodes+l.joined {
 				// Objects that have been sent count as progress, which await requires.
@@ -91,7 +92,7 @@ func (l *largeFleet) awaitVerified(ctx context.Context, leader *testbed.Controll
 
 // awaitStandby waits until a replica that is not the leader has received everything.
 func (l *largeFleet) awaitStandby(ctx context.Context, standby *testbed.Controller, sent int64) error {
-	want := sent + int64((l.nodes+l.joined)*(1+len(l.daemons)))
+	want := sent + int64((l.nodes+l.joined)*(1+len(l.Daemons)))
 	err := await.Until(ctx, "a second replica to receive all objects", func(context.Context) error {
 		if now := l.server.Initial.Load(); now < want {
 			return fmt.Errorf("%d of %d objects have been sent", now-sent, want-sent)
@@ -105,8 +106,8 @@ func (l *largeFleet) awaitStandby(ctx context.Context, standby *testbed.Controll
 func (l *largeFleet) joining() (*corev1.Node, int) {
 	i := l.nodes + l.joined
 	l.joined++
-	node := l.nodeAt(i)
-	for _, name := range steadyGates {
+	node := l.Node(i)
+	for _, name := range steady.GateNames {
 		taint := corev1.Taint{Key: "bench.nodegate.dev/" + name, Effect: corev1.TaintEffectNoSchedule}
 		node.Spec.Taints = append(node.Spec.Taints, taint)
 		node.Annotations[v1alpha1.RecordAnnotationPrefix+name] = gate.Record{
@@ -119,8 +120,8 @@ func (l *largeFleet) joining() (*corev1.Node, int) {
 // putPods creates or updates the daemons' pods on a node.
 func (l *largeFleet) putPods(i int, ready bool) {
 	now := time.Now()
-	for daemon := range l.daemons {
-		pod := l.podAt(daemon, i)
+	for daemon := range l.Daemons {
+		pod := l.Pod(daemon, i)
 		ids := make([]string, len(pod.Status.ContainerStatuses))
 		for c := range ids {
 			ids[c] = pod.Status.ContainerStatuses[c].ContainerID

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package figure
+// Package growth measures fleets that are too large for a complete run of the benchmark.
+package growth
 
 import (
 	"context"
@@ -11,13 +12,18 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/nodegate/nodegate/bench/figure"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/bench/steady"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-var scaling = Figure{ID: "P14", Title: "Growth to 100,000 nodes", Measure: measureScale}
+// All contains the figures in the order of measurement.
+var All = []figure.Figure{reportTimes, scaling}
+
+var scaling = figure.Figure{ID: "P14", Title: "Growth to 100,000 nodes", Measure: measureScale}
 
 const (
 	// joinRate is the fastest growth of a cluster that was published: the number of nodes
@@ -27,28 +33,30 @@ const (
 	daemonStart = 2 * time.Second
 	// fourthDaemon is one more DaemonSet than in P5.
 	fourthDaemon = "device-plugin"
+
+	mebibyte = 1 << 20
 )
 
 // measureScale measures the same with each size of fleet.
-func measureScale(ctx context.Context, e *Env) (r report.Result, err error) {
-	f, err := newTwoGateFleet(ctx, e)
+func measureScale(ctx context.Context, e *figure.Env) (r report.Result, err error) {
+	f, err := steady.NewTwoGates(ctx, e.Installation.Program)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := f.addDaemon(ctx, fourthDaemon); err != nil {
+	if err := f.AddDaemon(ctx, fourthDaemon); err != nil {
 		return r, err
 	}
 	var all []*scale
 	for _, nodes := range e.Growth {
-		e.Say("  %d nodes and %d gate pods, simulated", nodes, nodes*len(f.daemons))
+		e.Say("  %d nodes and %d gate pods, simulated", nodes, nodes*len(f.Daemons))
 		s := &scale{nodes: nodes, joining: e.Joining}
-		if err := f.measureSize(ctx, e, s); err != nil {
+		if err := s.measure(ctx, e, f); err != nil {
 			return r, err
 		}
 		all = append(all, s)
 	}
-	r.Rows, r.Notes = scaleRows(all), scaleNotes(all, len(f.daemons))
+	r.Rows, r.Notes = scaleRows(all), scaleNotes(all, len(f.Daemons))
 	return r, nil
 }
 
@@ -76,8 +84,8 @@ type scale struct {
 	verifiedAgain time.Duration
 }
 
-func (f *steadyFleet) measureSize(ctx context.Context, e *Env, s *scale) (err error) {
-	l, err := f.replay(s.nodes)
+func (s *scale) measure(ctx context.Context, e *figure.Env, f *steady.Fleet) (err error) {
+	l, err := replay(f, s.nodes)
 	if err != nil {
 		return err
 	}
@@ -94,7 +102,7 @@ func (f *steadyFleet) measureSize(ctx context.Context, e *Env, s *scale) (err er
 		{"start", s.measureStart},
 		{"idle", s.measureIdle},
 		{"gate edited", func(ctx context.Context, l *largeFleet, leader *testbed.Controller) error {
-			return s.measureEdit(ctx, l, leader, f.gates[1].DeepCopy())
+			return s.measureEdit(ctx, l, leader, f.Gates[1].DeepCopy())
 		}},
 		{"nodes joining", s.measureJoins},
 		{"leader replaced", s.measureTakeover},
@@ -146,7 +154,7 @@ func (s *scale) measureStart(ctx context.Context, l *largeFleet, leader *testbed
 // measureIdle measures an open fleet whose nodes report every five minutes.
 func (s *scale) measureIdle(ctx context.Context, l *largeFleet, leader *testbed.Controller) error {
 	const long = 20 * time.Second
-	l.server.SetHeartbeats(max(1, s.nodes/int(seldom.Seconds())))
+	l.server.SetHeartbeats(max(1, s.nodes/int(figure.Seldom.Seconds())))
 	defer l.server.SetHeartbeats(0)
 	used, err := l.during(leader.PID(), func() error { return await.Pause(ctx, long) })
 	s.idle = 100 * used.nodegate.Seconds() / long.Seconds()

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package figure
+// Package steady generates fleets of any size on which all gates are open.
+package steady
 
 import (
 	"context"
 	"crypto/sha256"
+	_ "embed"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/fakeapi"
 	"github.com/nodegate/nodegate/bench/fixture"
 	"github.com/nodegate/nodegate/bench/meter"
@@ -27,44 +30,48 @@ import (
 	"github.com/nodegate/nodegate/testcluster/await"
 )
 
-// A steadyFleet is a control plane with gates and DaemonSets. It generates any number of
+// A Fleet is a control plane with gates and DaemonSets. It generates any number of
 // Nodes and pods on which all gates are open. The result depends only on the arguments,
 // and is a copy of an object that an API server has defaulted.
-type steadyFleet struct {
-	*controlPlane
-	installation *testbed.Installation
-	gates        []*unstructured.Unstructured
+type Fleet struct {
+	*driver.ControlPlane
+	Installation *testbed.Installation
+	Gates        []*unstructured.Unstructured
 
 	node *corev1.Node
-	// daemons contains the names of the DaemonSets, sets the DaemonSets, and pods one pod of
+	// Daemons contains the names of the DaemonSets, sets the DaemonSets, and pods one pod of
 	// each.
-	daemons []string
+	Daemons []string
 	sets    []*appsv1.DaemonSet
 	pods    []*corev1.Pod
-	// since is the creation time of all objects.
-	since time.Time
+	// Since is the creation time of all objects.
+	Since time.Time
 }
 
-// The gates of p05_objects.yaml, and the daemons that they wait for.
+//go:embed objects.yaml
+var manifests []byte
+
+// The gates of objects.yaml, and the daemons that they wait for.
 var (
-	steadyGates   = []string{"network", "storage"}
-	steadyDaemons = []string{"network-agent", "block-driver", "file-driver"}
+	GateNames   = []string{"network", "storage"}
+	DaemonNames = []string{"network-agent", "block-driver", "file-driver"}
 )
 
-// newTwoGateFleet returns a steadyFleet with the two gates of steadyGates.
-func newTwoGateFleet(ctx context.Context, e *Env) (*steadyFleet, error) {
-	gates, err := testbed.ParseObjects(steadyObjects)
+// NewTwoGates is New with the two gates of GateNames.
+func NewTwoGates(ctx context.Context, program string) (*Fleet, error) {
+	gates, err := testbed.ParseObjects(manifests)
 	if err != nil {
 		return nil, err
 	}
-	return newSteadyFleet(ctx, e, []string{"bench.nodegate.dev/network", "bench.nodegate.dev/storage"}, gates)
+	return New(ctx, program, []string{"bench.nodegate.dev/network", "bench.nodegate.dev/storage"}, gates)
 }
 
-// newSteadyFleet starts a control plane with gates, in which nodegate is installed but not
-// running. nodegate may change taints with the given keys.
-func newSteadyFleet(ctx context.Context, e *Env, keys []string, gates []*unstructured.Unstructured) (_ *steadyFleet, err error) {
-	f := &steadyFleet{gates: gates, since: time.Now().Add(-48 * time.Hour).Truncate(time.Second)}
-	f.controlPlane, err = startControlPlane(ctx, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
+// New starts a control plane with gates, in which nodegate is installed but not running.
+// Program is the path of nodegate, which may change taints with the given keys. The caller
+// must close the fleet.
+func New(ctx context.Context, program string, keys []string, gates []*unstructured.Unstructured) (_ *Fleet, err error) {
+	f := &Fleet{Gates: gates, Since: time.Now().Add(-48 * time.Hour).Truncate(time.Second)}
+	f.ControlPlane, err = driver.StartControlPlane(ctx, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +80,7 @@ func newSteadyFleet(ctx context.Context, e *Env, keys []string, gates []*unstruc
 			err = errors.Join(err, f.Close())
 		}
 	}()
-	if f.installation, err = testbed.Install(ctx, f.Applier, e.Installation.Program, keys); err != nil {
+	if f.Installation, err = testbed.Install(ctx, f.Applier, program, keys); err != nil {
 		return nil, err
 	}
 	objects, err := fixture.Objects()
@@ -87,24 +94,24 @@ func newSteadyFleet(ctx context.Context, e *Env, keys []string, gates []*unstruc
 }
 
 // createTemplates creates the DaemonSets. The templates of Nodes and pods are not stored.
-func (f *steadyFleet) createTemplates(ctx context.Context) (err error) {
+func (f *Fleet) createTemplates(ctx context.Context) (err error) {
 	client, dryRun := f.Driver.Client(), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
-	if f.node, err = client.CoreV1().Nodes().Create(ctx, fixture.Node(fixture.NodeName(0), f.since), dryRun); err != nil {
+	if f.node, err = client.CoreV1().Nodes().Create(ctx, fixture.Node(fixture.NodeName(0), f.Since), dryRun); err != nil {
 		return fmt.Errorf("creating a node in a dry run: %w", err)
 	}
 	f.node.Spec.Taints = nil
-	f.node.CreationTimestamp = metav1.NewTime(f.since)
-	for _, name := range steadyDaemons {
-		if err := f.addDaemon(ctx, name); err != nil {
+	f.node.CreationTimestamp = metav1.NewTime(f.Since)
+	for _, name := range DaemonNames {
+		if err := f.AddDaemon(ctx, name); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// addDaemon creates a DaemonSet and the template of its pods. All but the first are
+// AddDaemon creates a DaemonSet and the template of its pods. All but the first are
 // selected by the second gate.
-func (f *steadyFleet) addDaemon(ctx context.Context, name string) error {
+func (f *Fleet) AddDaemon(ctx context.Context, name string) error {
 	set, err := f.createDaemonSet(ctx, name)
 	if err != nil {
 		return err
@@ -114,20 +121,20 @@ func (f *steadyFleet) addDaemon(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("creating a pod in a dry run: %w", err)
 	}
-	pod.CreationTimestamp = metav1.NewTime(f.since)
-	f.daemons, f.sets, f.pods = append(f.daemons, name), append(f.sets, set), append(f.pods, pod)
+	pod.CreationTimestamp = metav1.NewTime(f.Since)
+	f.Daemons, f.sets, f.pods = append(f.Daemons, name), append(f.sets, set), append(f.pods, pod)
 	return nil
 }
 
 // createDaemonSet creates a copy of the fixture's DaemonSet.
-func (f *steadyFleet) createDaemonSet(ctx context.Context, name string) (*appsv1.DaemonSet, error) {
+func (f *Fleet) createDaemonSet(ctx context.Context, name string) (*appsv1.DaemonSet, error) {
 	sets := f.Driver.Client().AppsV1().DaemonSets(fixture.Namespace)
 	template, err := sets.Get(ctx, fixture.Daemon, metav1.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("reading a DaemonSet: %w", err)
 	}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: fixture.Namespace}, Spec: *template.Spec.DeepCopy()}
-	if name != steadyDaemons[0] {
+	if name != DaemonNames[0] {
 		set.Labels = map[string]string{"gate": "storage"}
 	}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}
@@ -149,8 +156,8 @@ func identity(kind string, i int) string {
 	return uuid.NewSHA1(uuid.Nil, fmt.Append(nil, kind, i)).String()
 }
 
-// nodeAt returns the i-th Node.
-func (f *steadyFleet) nodeAt(i int) *corev1.Node {
+// Node returns the i-th Node.
+func (f *Fleet) Node(i int) *corev1.Node {
 	node, name := *f.node, fixture.NodeName(i)
 	node.Name, node.UID = name, types.UID(identity("node", i))
 	node.Spec.ProviderID = "example:///zone/" + name
@@ -161,41 +168,41 @@ func (f *steadyFleet) nodeAt(i int) *corev1.Node {
 	node.Status.NodeInfo.SystemUUID = identity("system", i)
 	node.Annotations = maps.Clone(node.Annotations)
 	delete(node.Annotations, v1alpha1.RecordAnnotationPrefix+fixture.Daemon)
-	for n, name := range steadyGates {
-		since := f.since.Add(time.Minute + time.Duration(i*len(steadyGates)+n)*17*time.Millisecond)
-		setOpen(&node, name, since)
+	for n, name := range GateNames {
+		since := f.Since.Add(time.Minute + time.Duration(i*len(GateNames)+n)*17*time.Millisecond)
+		SetOpen(&node, name, since)
 	}
 	return &node
 }
 
-// setOpen sets the record of an open gate.
-func setOpen(node *corev1.Node, name string, since time.Time) {
+// SetOpen sets the record of an open gate.
+func SetOpen(node *corev1.Node, name string, since time.Time) {
 	node.Annotations[v1alpha1.RecordAnnotationPrefix+name] = gate.Record{
 		State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Boot: node.Status.NodeInfo.BootID, Source: v1alpha1.SourceCRD, Since: since,
 	}.String()
 }
 
-// podAt returns a daemon's pod on the i-th Node.
-func (f *steadyFleet) podAt(daemon, i int) *corev1.Pod {
+// Pod returns a daemon's pod on the i-th Node.
+func (f *Fleet) Pod(daemon, i int) *corev1.Pod {
 	pod, node := *f.pods[daemon], fixture.NodeName(i)
-	pod.UID = types.UID(identity(f.daemons[daemon], i))
-	pod.Name = fmt.Sprintf("%s-%.5s%d", f.daemons[daemon], pod.UID, i)
+	pod.UID = types.UID(identity(f.Daemons[daemon], i))
+	pod.Name = fmt.Sprintf("%s-%.5s%d", f.Daemons[daemon], pod.UID, i)
 	pod.Spec.NodeName, pod.Spec.Affinity = node, fixture.Affinity(node)
 	f.setRunning(&pod)
 	return &pod
 }
 
 // setRunning sets the status of a pod whose containers are ready.
-func (f *steadyFleet) setRunning(pod *corev1.Pod) {
-	pod.Status = fixture.PodStatus(pod, true, f.since)
+func (f *Fleet) setRunning(pod *corev1.Pod) {
+	pod.Status = fixture.PodStatus(pod, true, f.Since)
 	for c := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[c]
 		status.ContainerID = fmt.Sprintf("containerd://%x", sha256.Sum256([]byte(string(pod.UID)+status.Name)))
 	}
 }
 
-// otherAt returns the i-th pod that no gate selects, in one of many namespaces.
-func (f *steadyFleet) otherAt(i, nodes int) *corev1.Pod {
+// Other returns the i-th pod that no gate selects, in one of many namespaces.
+func (f *Fleet) Other(i, nodes int) *corev1.Pod {
 	const namespaces, services = 50, 300
 	pod := *f.pods[i%len(f.pods)]
 	pod.Namespace = fmt.Sprintf("team-%02d", i%namespaces)
@@ -210,25 +217,25 @@ func (f *steadyFleet) otherAt(i, nodes int) *corev1.Pod {
 	return &pod
 }
 
-// fakeFleet returns a fleet of the given size for the fake API server.
-func (f *steadyFleet) fakeFleet(nodes int) fakeapi.Fleet {
-	fleet := fakeapi.Fleet{Nodes: nodes, Node: f.nodeAt, Namespace: fixture.Namespace, Heartbeats: reportsPerSecond(nodes)}
-	for daemon := range f.daemons {
+// Fake returns a fleet of the given size for the fake API server.
+func (f *Fleet) Fake(nodes int) fakeapi.Fleet {
+	fleet := fakeapi.Fleet{Nodes: nodes, Node: f.Node, Namespace: fixture.Namespace, Heartbeats: ReportsPerSecond(nodes)}
+	for daemon := range f.Daemons {
 		fleet.Daemons = append(fleet.Daemons, fakeapi.Daemon{
 			Labels: f.pods[daemon].Labels,
-			Pod:    func(i int) *corev1.Pod { return f.podAt(daemon, i) },
+			Pod:    func(i int) *corev1.Pod { return f.Pod(daemon, i) },
 		})
 	}
 	return fleet
 }
 
-// reportsPerSecond returns how many nodes report each second if each reports once per
+// ReportsPerSecond returns how many nodes report each second if each reports once per
 // minute, which is five times as often as kubelets report an unchanged status.
-func reportsPerSecond(nodes int) int { return max(1, nodes/60) }
+func ReportsPerSecond(nodes int) int { return max(1, nodes/60) }
 
-// awaitOpen waits until nodegate's metrics count the given gates as open on all nodes,
+// AwaitOpen waits until nodegate's metrics count the given gates as open on all nodes,
 // which requires that it has reconciled them.
-func awaitOpen(ctx context.Context, controller *testbed.Controller, gates []string, nodes int) error {
+func AwaitOpen(ctx context.Context, controller *testbed.Controller, gates []string, nodes int) error {
 	return await.Until(ctx, "nodegate to reconcile all nodes", func(ctx context.Context) error {
 		metrics, err := meter.Of(ctx, controller.Metrics)
 		if err != nil {
@@ -242,4 +249,17 @@ func awaitOpen(ctx context.Context, controller *testbed.Controller, gates []stri
 		}
 		return nil
 	})
+}
+
+// Store writes a fleet to etcd, with a number of pods that no gate selects.
+func (f *Fleet) Store(ctx context.Context, nodes, others int) error {
+	if err := driver.Fill(ctx, f.Driver, nodes, f.Node); err != nil {
+		return err
+	}
+	for daemon := range f.Daemons {
+		if err := driver.Fill(ctx, f.Driver, nodes, func(i int) *corev1.Pod { return f.Pod(daemon, i) }); err != nil {
+			return err
+		}
+	}
+	return driver.Fill(ctx, f.Driver, others, func(i int) *corev1.Pod { return f.Other(i, nodes) })
 }

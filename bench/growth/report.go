@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package figure
+package growth
 
 import (
 	"bytes"
@@ -12,30 +12,29 @@ import (
 	"syscall"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/nodegate/nodegate/bench/driver"
+	"github.com/nodegate/nodegate/bench/figure"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
+	"github.com/nodegate/nodegate/bench/steady"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-var reportTimes = Figure{ID: "P13", Title: "kubectl gate report", Measure: measureReports}
+var reportTimes = figure.Figure{ID: "P13", Title: "kubectl gate report", Measure: measureReports}
 
 // measureReports measures 'kubectl gate report' with a real API server, whose objects are
 // written directly to etcd.
-func measureReports(ctx context.Context, e *Env) (r report.Result, err error) {
-	f, err := newTwoGateFleet(ctx, e)
+func measureReports(ctx context.Context, e *figure.Env) (r report.Result, err error) {
+	f, err := steady.NewTwoGates(ctx, e.Installation.Program)
 	if err != nil {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	size := e.Reported
-	e.Say("  %d nodes and %d pods, in etcd", size.Nodes, size.Nodes*len(f.daemons)+size.Others)
-	if err := f.store(ctx, size); err != nil {
+	e.Say("  %d nodes and %d pods, in etcd", size.Nodes, size.Nodes*len(f.Daemons)+size.Others)
+	if err := f.Store(ctx, size.Nodes, size.Others); err != nil {
 		return r, err
 	}
-	plugin, err := f.buildPlugin(ctx)
+	plugin, err := buildPlugin(ctx, f.Cluster)
 	if err != nil {
 		return r, err
 	}
@@ -45,51 +44,30 @@ func measureReports(ctx context.Context, e *Env) (r report.Result, err error) {
 			return r, err
 		}
 	}
-	pods := size.Nodes*len(f.daemons) + size.Others
+	pods := size.Nodes*len(f.Daemons) + size.Others
 	what := func(of string) string { return fmt.Sprintf("%s, %d nodes, %d pods", of, size.Nodes, pods) }
 	r.Rows = []report.Row{
-		report.Alone(what("time until the report is complete"), "s", goalOf(size.AtMost), sample["took"]...),
+		report.Alone(what("time until the report is complete"), "s", size.Goal(), sample["took"]...),
 		report.Alone(what("CPU of kubectl gate"), "s", nil, sample["client"]...),
 		report.Alone(what("CPU of the API server"), "s", nil, sample["server"]...),
 		report.Alone(what("peak memory of kubectl gate"), "MiB", nil, sample["memory"]...),
 	}
 	r.Notes = []string{
-		fmt.Sprintf("`kubectl gate report -o html`, run %d times as an administrator. A pod of a workload has %.1f KB in protobuf, a Node %.1f KB. Client and API server share the machine's cores, so the time includes the work of both.", e.Rounds, float64(f.otherAt(0, 1).Size())/1e3, float64(f.nodeAt(0).Size())/1e3),
+		fmt.Sprintf("`kubectl gate report -o html`, run %d times as an administrator. A pod of a workload has %.1f KB in protobuf, a Node %.1f KB. Client and API server share the machine's cores, so the time includes the work of both.", e.Rounds, float64(f.Other(0, 1).Size())/1e3, float64(f.Node(0).Size())/1e3),
 	}
 	return r, nil
-}
-
-// goalOf returns a goal, or nil if there is none.
-func goalOf(atMost float64) *report.Goal {
-	if atMost == 0 {
-		return nil
-	}
-	return report.AtMost(atMost)
-}
-
-// store writes a fleet to etcd.
-func (f *steadyFleet) store(ctx context.Context, size FleetSize) error {
-	if err := driver.Fill(ctx, f.Driver, size.Nodes, f.nodeAt); err != nil {
-		return err
-	}
-	for daemon := range f.daemons {
-		if err := driver.Fill(ctx, f.Driver, size.Nodes, func(i int) *corev1.Pod { return f.podAt(daemon, i) }); err != nil {
-			return err
-		}
-	}
-	return driver.Fill(ctx, f.Driver, size.Others, func(i int) *corev1.Pod { return f.otherAt(i, size.Nodes) })
 }
 
 // A plugin is the program of kubectl gate, with a kubeconfig.
 type plugin struct{ program, kubeconfig string }
 
-func (f *steadyFleet) buildPlugin(ctx context.Context) (*plugin, error) {
-	p := &plugin{program: filepath.Join(f.Cluster.Dir(), "kubectl-gate"), kubeconfig: filepath.Join(f.Cluster.Dir(), "admin.kubeconfig")}
+func buildPlugin(ctx context.Context, c *testcluster.Cluster) (*plugin, error) {
+	p := &plugin{program: filepath.Join(c.Dir(), "kubectl-gate"), kubeconfig: filepath.Join(c.Dir(), "admin.kubeconfig")}
 	output, err := exec.CommandContext(ctx, "go", "build", "-o", p.program, "github.com/nodegate/nodegate/cmd/kubectl-gate").CombinedOutput()
 	if err != nil {
 		return nil, fmt.Errorf("building kubectl gate: %w:\n%s", err, bytes.TrimSpace(output))
 	}
-	return p, testcluster.WriteKubeconfig(p.kubeconfig, f.Cluster.Admin())
+	return p, testcluster.WriteKubeconfig(p.kubeconfig, c.Admin())
 }
 
 // run creates a report once and adds what it cost, in seconds and MiB, to the sample.
