@@ -200,13 +200,23 @@ type auditLog struct {
 	watches []auditEvent
 }
 
+// auditMark is a position in an audit log: numbers of entries.
+type auditMark struct{ events, watches int }
+
+// markAuditLog returns the current end of the audit log.
+func (e *env) markAuditLog() auditMark {
+	e.Helper()
+	log := (&env{T: e.T, cluster: e.cluster}).readAuditLog()
+	return auditMark{len(log.events), len(log.watches)}
+}
+
 // audit returns the finished requests in the audit log.
 func (e *env) audit() []auditEvent {
 	e.Helper()
 	return e.readAuditLog().events
 }
 
-// readAuditLog returns the current content of the audit log.
+// readAuditLog returns what the audit log contains about this test.
 func (e *env) readAuditLog() auditLog {
 	e.Helper()
 	auditLogs.Lock()
@@ -218,7 +228,7 @@ func (e *env) readAuditLog() auditLog {
 		auditLogs.byFile[file] = log
 	}
 	e.must(log.readOn(file))
-	return auditLog{events: slices.Clip(log.events), watches: slices.Clip(log.watches)}
+	return auditLog{events: slices.Clip(log.events[e.earlier.events:]), watches: slices.Clip(log.watches[e.earlier.watches:])}
 }
 
 // readOn reads the lines that have been completed since the last call.

@@ -26,11 +26,13 @@ type env struct {
 	*testing.T
 	cluster *testcluster.Cluster
 	admin   client.WithWatch
+	// earlier is the part of the audit log that is about tests that had the cluster before.
+	earlier auditMark
 }
 
 // in returns the environment for a subtest in the same cluster.
 func (e *env) in(t *testing.T) *env {
-	return &env{T: t, cluster: e.cluster, admin: e.admin}
+	return &env{T: t, cluster: e.cluster, admin: e.admin, earlier: e.earlier}
 }
 
 // laterClock is the real clock, set ahead, so that the controller considers nodes as older

@@ -82,6 +82,7 @@ func newEnv(t *testing.T) *env {
 		return (&env{T: t, cluster: c, admin: newClient(t, c)}).install(context.Background())
 	})
 	e := &env{T: t, cluster: c, admin: newClient(t, c)}
+	e.earlier = e.markAuditLog()
 	t.Cleanup(func() { e.clean(context.Background()) })
 	return e
 }

@@ -178,7 +178,7 @@ func presetsOpen(t *testing.T, names []string) {
 		for name, ng := range gates {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				e := &env{T: t, cluster: e.cluster, admin: e.admin}
+				e := e.in(t)
 				(&presetNode{kubelet: e.kubelet(name), shipped: e.shippedFor(name), daemons: daemons}).opens(ng)
 			})
 		}
