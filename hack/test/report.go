@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -46,10 +47,11 @@ type finished struct {
 	short   bool
 	events  string // the file of raw events
 	results *results
-	err     error // of the go command
+	exit    error // of the go command
+	readErr error // of reading its events
 }
 
-func (f *finished) failed() bool { return f.err != nil || f.results.failed() }
+func (f *finished) failed() bool { return f.exit != nil || f.readErr != nil || f.results.failed() }
 
 // write prints the skipped tests, where the complete output is, and then go test's
 // own output: passing packages first, failing ones last.
@@ -102,7 +104,7 @@ func (f *finished) writeError(w io.Writer) {
 	for _, build := range f.results.builds {
 		fmt.Fprint(w, build.String())
 	}
-	fmt.Fprintf(w, "%s%s: %v\n", f.results.other.String(), f.command, f.err)
+	fmt.Fprintf(w, "%s%s: %v\n", f.results.other.String(), f.command, errors.Join(f.exit, f.readErr))
 }
 
 // writeFailure prints a failing package as go test does.

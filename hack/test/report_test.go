@@ -85,7 +85,7 @@ func golden(t *testing.T, name, got string) {
 
 // If the go command fails before it runs a test, its error is at the end.
 func TestReportOfCommandThatFails(t *testing.T) {
-	f := &finished{command: "go test", events: "events.json", results: newResults(), err: os.ErrPermission}
+	f := &finished{command: "go test", events: "events.json", results: newResults(), exit: os.ErrPermission}
 	f.results.other.add("go: updates to go.mod needed")
 	var b strings.Builder
 	if (&report{runs: []*finished{f}}).write(&b) {

@@ -8,21 +8,35 @@ import (
 )
 
 // detectorFailure begins the message with which the race detector ends a program because of
-// an error of its own. It reports no race, and no test has failed.
+// an error of its own.
 const detectorFailure = "ThreadSanitizer: CHECK failed"
 
-// withoutDetectorFailures removes the packages that the race detector's own error ended from
-// the results, and returns their paths.
+// raceReport begins the race detector's report of a race.
+const raceReport = "WARNING: DATA RACE"
+
+// failedOfDetector reports whether the race detector's own error is all that has failed.
+func (p *pkg) failedOfDetector() bool {
+	return p.failed() && p.detectorFailed && !p.raced && p.silence == nil && !slices.ContainsFunc(p.roots, (*test).failed)
+}
+
+// failed reports whether the test or one of its subtests has failed. Those that the end of
+// the program interrupted have not.
+func (t *test) failed() bool {
+	return t.action == actionFail || slices.ContainsFunc(t.children, (*test).failed)
+}
+
+// withoutDetectorFailures removes the packages that only the race detector's own error ended
+// from the results, and returns their paths.
 func (f *finished) withoutDetectorFailures() (paths []string) {
 	f.results.packages = slices.DeleteFunc(f.results.packages, func(p *pkg) bool {
-		again := p.failed() && p.detectorFailed && p.silence == nil
+		again := p.failedOfDetector()
 		if again {
 			paths = append(paths, p.path)
 		}
 		return again
 	})
 	if len(paths) > 0 && !f.results.failed() {
-		f.err = nil // of go test, about these packages
+		f.exit = nil // which was about these packages
 	}
 	return paths
 }
@@ -35,8 +49,8 @@ func (i *invocation) only(paths []string) *invocation {
 	return &again
 }
 
-// runTwice runs an invocation, and then once more the packages that the race detector's own
-// error ended.
+// runTwice runs an invocation, and then once more the packages that only the race detector's
+// own error ended.
 func (r *runner) runTwice(i *invocation, summary *report) error {
 	f, err := r.run(i)
 	if err != nil {

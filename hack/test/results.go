@@ -31,8 +31,9 @@ type pkg struct {
 	build        string    // the build that failed
 	last         time.Time // time of the latest event
 	silence      *silence
-	// detectorFailed is true if the race detector itself failed.
-	detectorFailed bool
+	// detectorFailed is true if the race detector itself failed, and raced if it reported a
+	// race.
+	detectorFailed, raced bool
 }
 
 // test is one run of one test.
@@ -79,9 +80,8 @@ func (r *results) add(e event) *pkg {
 	if !e.Time.IsZero() { // as those of cached results
 		p.last = e.Time
 	}
-	if e.Action == actionOutput && strings.Contains(e.Output, detectorFailure) {
-		p.detectorFailed = true
-	}
+	p.detectorFailed = p.detectorFailed || strings.Contains(e.Output, detectorFailure)
+	p.raced = p.raced || strings.Contains(e.Output, raceReport)
 	if e.Test == "" {
 		p.add(e)
 	} else {

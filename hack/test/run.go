@@ -92,8 +92,8 @@ func (r *runner) run(i *invocation) (*finished, error) {
 	lines := make(chan line)
 	go read(stdout, file, lines)
 	w := newWatch(r, i, command.Process.Pid, f.results)
-	readErr := w.follow(lines)
-	f.err = errors.Join(command.Wait(), readErr)
+	f.readErr = w.follow(lines)
+	f.exit = command.Wait()
 	f.results.other.add(stderr.text.String())
 	return f, nil
 }

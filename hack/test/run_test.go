@@ -60,6 +60,13 @@ func TestOnce(t *testing.T) {
 	"detectors/p_test.go": `package detectors
 import ("os"; "testing")
 func TestAlways(t *testing.T) { os.Stderr.WriteString("ThreadSanitizer: CHECK failed: tsan_rtl.cpp:346\\n"); os.Exit(66) }`,
+	"detectorfails/p_test.go": `package detectorfails
+import ("os"; "testing")
+func TestFails(t *testing.T) { t.Run("sub", func(t *testing.T) { t.Error("what is wrong") }) }
+func TestOther(t *testing.T) { os.Stderr.WriteString("ThreadSanitizer: CHECK failed: tsan_rtl.cpp:346\\n"); os.Exit(66) }`,
+	"detectorraces/p_test.go": `package detectorraces
+import ("os"; "testing")
+func TestRaces(t *testing.T) { os.Stderr.WriteString("WARNING: DATA RACE\\nThreadSanitizer: CHECK failed: tsan_rtl.cpp:346\\n"); os.Exit(66) }`,
 }
 
 // runIn runs the program in a module with the sources, and returns its exit status
@@ -137,12 +144,18 @@ func TestRuns(t *testing.T) {
 			never: []string{"FAIL\t"},
 		},
 		"detector fails again": {args: []string{"./detectors"}, status: 1, want: []string{"running once more: example.com/m/detectors\n", "--- FAIL: TestAlways (T)\n", "ThreadSanitizer: CHECK failed", "FAIL\texample.com/m/detectors\tT\nFAIL\n"}},
-		"no package":           {args: []string{"./nowhere"}, status: 1, want: []string{"FAIL\t./nowhere [setup failed]\nFAIL\n"}},
-		"unknown flag":         {args: []string{"./pass", "--", "-nonsense"}, status: 1, want: []string{"flag provided but not defined: -nonsense", "FAIL\texample.com/m/pass\tT\nFAIL\n"}},
-		"more flags":           {args: []string{"-run=Nothing", "./pass", "--", "-cpu=1"}, want: []string{"ok  \texample.com/m/pass\tT [no tests to run]\n"}},
-		"no part":              {args: []string{"nonsense"}, status: 2},
-		"both":                 {args: []string{"quick", "./pass"}, status: 2},
-		"no skip mode":         {args: []string{"-skips=perhaps", "./pass"}, status: 2},
+		"detector fails after a test": {
+			args: []string{"./detectorfails"}, status: 1,
+			want:  []string{"--- FAIL: TestFails (T)\n    --- FAIL: TestFails/sub (T)\n        p_test.go:3: what is wrong\n", "ThreadSanitizer: CHECK failed", "FAIL\texample.com/m/detectorfails\tT\nFAIL\n"},
+			never: []string{"once more"},
+		},
+		"detector fails after a race": {args: []string{"./detectorraces"}, status: 1, want: []string{"WARNING: DATA RACE", "FAIL\texample.com/m/detectorraces\tT\nFAIL\n"}, never: []string{"once more"}},
+		"no package":                  {args: []string{"./nowhere"}, status: 1, want: []string{"FAIL\t./nowhere [setup failed]\nFAIL\n"}},
+		"unknown flag":                {args: []string{"./pass", "--", "-nonsense"}, status: 1, want: []string{"flag provided but not defined: -nonsense", "FAIL\texample.com/m/pass\tT\nFAIL\n"}},
+		"more flags":                  {args: []string{"-run=Nothing", "./pass", "--", "-cpu=1"}, want: []string{"ok  \texample.com/m/pass\tT [no tests to run]\n"}},
+		"no part":                     {args: []string{"nonsense"}, status: 2},
+		"both":                        {args: []string{"quick", "./pass"}, status: 2},
+		"no skip mode":                {args: []string{"-skips=perhaps", "./pass"}, status: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, output := runIn(t, nil, c.args...)
