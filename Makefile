@@ -17,6 +17,7 @@ GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nod
 # without it, and stack traces and profiles do not need it. For a debugger, use 'go build'.
 # Functions of client-go's generated packages are not inlined. They are constructors, which
 # return generic types, and every package that inlines one compiles that type's methods.
+# (The last flag that matches a package counts, so these have information for debuggers.)
 FAST := -gcflags=all=-dwarf=false $(patsubst %,-gcflags=k8s.io/client-go/%/...=-l,kubernetes listers informers)
 export GOFLAGS := $(filter-out $(FAST),$(shell go env GOFLAGS)) $(FAST)
 

@@ -203,13 +203,6 @@ type auditLog struct {
 // auditMark is a position in an audit log: numbers of entries.
 type auditMark struct{ events, watches int }
 
-// markAuditLog returns the current end of the audit log.
-func (e *env) markAuditLog() auditMark {
-	e.Helper()
-	log := (&env{T: e.T, cluster: e.cluster}).readAuditLog()
-	return auditMark{len(log.events), len(log.watches)}
-}
-
 // audit returns the finished requests in the audit log.
 func (e *env) audit() []auditEvent {
 	e.Helper()

@@ -56,6 +56,7 @@ const daemonNamespace = "daemons"
 // Most of them wait most of the time, each in a cluster of its own.
 const simultaneous = 4
 
+// runInParallel sets the default of -parallel, which is the number of processors otherwise.
 func runInParallel(tests int) {
 	flag.Parse()
 	given := false
@@ -82,7 +83,8 @@ func newEnv(t *testing.T) *env {
 		return (&env{T: t, cluster: c, admin: newClient(t, c)}).install(context.Background())
 	})
 	e := &env{T: t, cluster: c, admin: newClient(t, c)}
-	e.earlier = e.markAuditLog()
+	log := e.readAuditLog()
+	e.earlier = auditMark{len(log.events), len(log.watches)}
 	t.Cleanup(func() { e.clean(context.Background()) })
 	return e
 }

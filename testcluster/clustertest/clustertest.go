@@ -117,7 +117,8 @@ func Shared(t testing.TB) *testcluster.Cluster {
 
 // Idle returns a cluster that no other test uses until this one ends, and skips the test
 // under -short. The test runs in parallel with others. It must leave the cluster as it found
-// it. If all clusters are in use, Idle starts another one and prepares it.
+// it; after a failed one, the cluster is not used again. If all clusters are in use, Idle
+// starts another one and prepares it.
 func Idle(t *testing.T, prepare func(*testcluster.Cluster) error) *testcluster.Cluster {
 	t.Helper()
 	SkipIfShort(t)
@@ -135,6 +136,7 @@ func Idle(t *testing.T, prepare func(*testcluster.Cluster) error) *testcluster.C
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the cluster's logs are in %s", c.Dir())
+			return
 		}
 		clusters.mutex.Lock()
 		defer clusters.mutex.Unlock()
