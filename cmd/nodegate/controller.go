@@ -89,6 +89,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
+	tuneProfiling(f.process.ProfileAddress)
 	config, err := restConfig(f.kubeconfig)
 	if err != nil {
 		return err

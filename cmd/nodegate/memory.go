@@ -32,6 +32,14 @@ func tuneProcessors() {
 	}
 }
 
+// tuneProfiling stops sampling allocations unless profiles are served. Go samples them in
+// every program that can serve profiles, and its table of samples takes 1.4 MiB.
+func tuneProfiling(address string) {
+	if address == "" || address == "0" {
+		runtime.MemProfileRate = 0
+	}
+}
+
 // tuneMemory limits the memory of the process, unless the environment sets GOGC, GOMEMLIMIT
 // or AUTOMEMLIMIT. The limit is nine tenths of the container's limit: near it, garbage is
 // collected more often. The container's limit is read from the cgroup and not from the

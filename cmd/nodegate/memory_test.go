@@ -43,6 +43,17 @@ func TestTuneMemory(t *testing.T) {
 	}
 }
 
+func TestTuneProfiling(t *testing.T) {
+	rate := runtime.MemProfileRate
+	defer func() { runtime.MemProfileRate = rate }()
+	for address, want := range map[string]int{"": 0, "0": 0, "127.0.0.1:6060": 1 << 10} {
+		runtime.MemProfileRate = 1 << 10
+		if tuneProfiling(address); runtime.MemProfileRate != want {
+			t.Errorf("address %q: the rate is %d, want %d", address, runtime.MemProfileRate, want)
+		}
+	}
+}
+
 func TestTuneProcessors(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 	for _, test := range []struct {

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -19,9 +17,10 @@ import (
 // Two controllers that manage the same key would revert each other's changes on every
 // node, so a gate with such a key is not accepted.
 
-var readinessRuleList = schema.GroupVersionKind{
-	Group: "readiness.node.x-k8s.io", Version: "v1alpha1", Kind: "NodeReadinessRuleList",
-}
+var (
+	readinessRule     = schema.GroupVersionKind{Group: "readiness.node.x-k8s.io", Version: "v1alpha1", Kind: "NodeReadinessRule"}
+	readinessRuleList = readinessRule.GroupVersion().WithKind(readinessRule.Kind + "List")
+)
 
 const (
 	// rulesInterval is the period of listing rules while no gate changes and no change of
@@ -69,10 +68,7 @@ func (r *readinessRules) list(ctx context.Context) {
 	defer cancel()
 	var list unstructured.UnstructuredList
 	list.SetGroupVersionKind(readinessRuleList)
-	err := r.client.List(ctx, &list)
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		err = nil
-	}
+	err := client.IgnoreNotFound(r.client.List(ctx, &list))
 	switch {
 	case err != nil:
 		if !r.failed && stopping.Err() == nil {

@@ -7,12 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 	"github.com/nodegate/nodegate/internal/kube/feed"
 	"github.com/nodegate/nodegate/internal/kube/gates"
@@ -64,23 +61,11 @@ func (p *Process) Client() (client.WithWatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewWithWatch(p.Config, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(p.Config, client.Options{Scheme: scheme, Mapper: newMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("building client: %w", err)
 	}
 	return c, nil
-}
-
-// sharedScheme returns the scheme that the whole process shares, because a scheme takes
-// half a megabyte. It must not be modified.
-var sharedScheme = sync.OnceValues(newScheme)
-
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		return nil, fmt.Errorf("building scheme: %w", err)
-	}
-	return scheme, nil
 }
 
 // Run runs a replica until the context ends. Then it completes the work in progress and
@@ -102,6 +87,7 @@ func (p *Process) Run(ctx context.Context) error {
 	// lost.
 	m, err := ctrl.NewManager(p.Config, ctrl.Options{
 		Scheme:                 scheme,
+		MapperProvider:         func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return newMapper(), nil },
 		Logger:                 p.Options.Log,
 		Metrics:                metrics,
 		HealthProbeBindAddress: p.HealthAddress,
