@@ -44,6 +44,9 @@ type Reconciler struct {
 	failing bool
 	// pause is the time before which nothing is probed.
 	pause time.Time
+	// allProved is closed by noteAllProved as soon as all gates are proved at the same time.
+	allProved     chan struct{}
+	noteAllProved func()
 
 	mu    sync.Mutex
 	gates map[string]birthState
@@ -73,7 +76,12 @@ type birthIdentity struct {
 
 // New returns a Reconciler for the parameter in nodegate's namespace.
 func New(c client.Client, namespace string, log logr.Logger) *Reconciler {
-	return &Reconciler{client: c, namespace: namespace, log: log, wake: make(chan struct{}, 1), gates: map[string]birthState{}}
+	b := &Reconciler{
+		client: c, namespace: namespace, log: log, wake: make(chan struct{}, 1),
+		allProved: make(chan struct{}), gates: map[string]birthState{},
+	}
+	b.noteAllProved = sync.OnceFunc(func() { close(b.allProved) })
+	return b
 }
 
 // Changed triggers a reconciliation.
@@ -125,6 +133,9 @@ func (b *Reconciler) reconcile(ctx context.Context, set *gateset.Set, clk clock.
 			}
 			b.note(ng, err, clk.Now())
 		}
+	}
+	if b.areAllProved() {
+		b.noteAllProved()
 	}
 	pause, more := clk.Since(began)*birthSlower, len(due) > birthAtOnce
 	if more {
@@ -191,6 +202,21 @@ func (b *Reconciler) note(ng *v1alpha1.NodeGate, err error, now time.Time) {
 		b.log.Info("closing at birth checked", "gate", ng.Name, "proved", err == nil)
 	}
 	b.gates[ng.Name] = state
+}
+
+// AllProved returns a channel that is closed as soon as the API server has been proved to
+// close all gates on new nodes.
+func (b *Reconciler) AllProved() <-chan struct{} { return b.allProved }
+
+func (b *Reconciler) areAllProved() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, state := range b.gates {
+		if state.err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // wait returns the time until the next probe is due.

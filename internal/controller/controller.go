@@ -94,6 +94,10 @@ type Controller struct {
 
 	// budgetsFrom is the earliest time at which budget may be granted; zero for no delay.
 	budgetsFrom time.Time
+
+	// counted is closed by noteCounted as soon as the state of the whole fleet is known.
+	counted     chan struct{}
+	noteCounted func()
 }
 
 // New returns a Controller. Attach must be called before Start.
@@ -107,9 +111,10 @@ func New(o Options, api client.WithWatch, m *telemetry.Metrics) *Controller {
 	c := &Controller{
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
 		ledger: fleet.NewLedger(), groups: fleet.NewGroups(), nodes: newNodeStates(),
-		gatesChanged: make(chan struct{}, 1),
-		order:        newLaneQueue(),
+		gatesChanged: make(chan struct{}, 1), counted: make(chan struct{}),
+		order: newLaneQueue(),
 	}
+	c.noteCounted = sync.OnceFunc(func() { close(c.counted) })
 	c.queue = newNodeQueue(&o, c.order)
 	if o.AllowedTaintKeys != nil {
 		c.allowed, _ = gate.ParseAllowedTaints(o.AllowedTaintKeys) // the command line was validated; an invalid key allows nothing

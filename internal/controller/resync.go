@@ -21,13 +21,18 @@ type resyncer struct {
 	pending []string
 	waiting map[string]bool
 	queued  map[string]bool
+	// working counts the nodes that workers have started and not finished.
+	working int
 	wake    chan struct{}
+	// done signals that all nodes that were added have been processed.
+	done chan struct{}
 }
 
 func newResyncer(queue workqueue.TypedRateLimitingInterface[string], atOnce int) *resyncer {
 	return &resyncer{
 		queue: queue, slots: make(chan struct{}, atOnce),
 		waiting: make(map[string]bool), queued: make(map[string]bool), wake: make(chan struct{}, 1),
+		done: make(chan struct{}, 1),
 	}
 }
 
@@ -63,11 +68,23 @@ func (r *resyncer) next() (string, bool) {
 		}
 	}
 	r.pending, r.waiting = nil, make(map[string]bool) // emptied maps keep their memory
+	r.signalIfDone()
 	return "", false
 }
 
+// signalIfDone is called whenever there is less to do. The caller must hold the lock.
+func (r *resyncer) signalIfDone() {
+	if len(r.pending)+len(r.queued)+r.working > 0 {
+		return
+	}
+	select {
+	case r.done <- struct{}{}:
+	default:
+	}
+}
+
 // started frees a node's slot, and reports whether the resyncer had enqueued the node. A
-// worker must call it before it gathers facts.
+// worker must call it before it gathers facts, and then, if it returns true, finished.
 func (r *resyncer) started(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,8 +92,17 @@ func (r *resyncer) started(name string) bool {
 		return false
 	}
 	delete(r.queued, name)
+	r.working++
 	<-r.slots
 	return true
+}
+
+// finished records that a worker has processed a node that the resyncer had enqueued.
+func (r *resyncer) finished() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.working--
+	r.signalIfDone()
 }
 
 // run enqueues pending nodes until the context ends.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/client-go/util/workqueue"
 )
@@ -39,7 +40,9 @@ func runResyncer(t *testing.T, atOnce int) *resyncer {
 // take processes one node, like a worker.
 func take(s *resyncer) string {
 	name, _ := s.queue.Get()
-	s.started(name)
+	if s.started(name) {
+		s.finished()
+	}
 	s.queue.Done(name)
 	return name
 }
@@ -73,6 +76,37 @@ func TestRepeatedResyncsReachEveryNode(t *testing.T) {
 	}
 }
 
+// The end of a resync is signaled when its last node has been processed, and not before.
+func TestResyncSignalsItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := runResyncer(t, 2)
+		isDone := func() bool {
+			synctest.Wait()
+			select {
+			case <-s.done:
+				return true
+			default:
+				return false
+			}
+		}
+		for _, fleet := range []int{0, 1, 5} {
+			s.add(names(fleet))
+			for i := range fleet {
+				name, _ := s.queue.Get()
+				s.started(name)
+				if isDone() {
+					t.Errorf("with %d nodes, done while node %d is being processed", fleet, i)
+				}
+				s.finished()
+				s.queue.Done(name)
+			}
+			if !isDone() {
+				t.Errorf("with %d nodes, not done at the end", fleet)
+			}
+		}
+	})
+}
+
 func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 	const fleet, workers = 300, 8
 	s := runResyncer(t, 4)
@@ -87,10 +121,13 @@ func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 				if shutdown {
 					return
 				}
-				s.started(name)
+				mine := s.started(name)
 				mu.Lock()
 				last[name] = round
 				mu.Unlock()
+				if mine {
+					s.finished()
+				}
 				s.queue.Done(name)
 			}
 		})
@@ -115,7 +152,7 @@ func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 	drained := func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.queued) == 0 && len(s.pending) == 0
+		return len(s.queued) == 0 && len(s.pending) == 0 && s.working == 0
 	}
 	for !everyNode() || !drained() {
 		s.queue.Add("other")

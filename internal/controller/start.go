@@ -40,7 +40,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	running.Go(func() { c.watchdog(ctx, workers, giveUp) })
 	running.Go(func() { c.resync.run(ctx) })
 	running.Go(func() { c.runBudget(ctx) })
-	running.Go(func() { c.newReporter().run(ctx) })
+	running.Go(func() { c.newReporter().run(ctx, c.counted, c.birth.AllProved()) })
 	running.Go(func() { c.birth.Run(ctx, c.clock, &c.set) })
 	running.Go(func() {
 		c.guards.Run(ctx, c.clock, c.nodeFeed.NodeNames, func() []string { return c.set.Load().Objects() })
@@ -81,14 +81,32 @@ func (c *Controller) runBudget(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-c.resync.done:
+			c.countFleet()
 		case <-ticker.C():
-		}
-		if c.nodeFeed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom) {
-			if seq := c.set.Load().Seq; !c.ledger.IsSettledFor(seq) {
-				c.ledger.Settle(c.nodeFeed.NodeNames(), seq)
+			c.countFleet()
+			if c.mayCount() {
+				c.resync.add(append(c.ledger.Due(), c.groups.Outdated()...))
 			}
-			c.resync.add(append(c.ledger.Due(), c.groups.Outdated()...))
 		}
+	}
+}
+
+// mayCount reports whether the nodes that are known are the whole fleet, and only this
+// replica closes them.
+func (c *Controller) mayCount() bool {
+	return c.nodeFeed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom)
+}
+
+// countFleet enables the budget if every node has been evaluated with the current gates.
+func (c *Controller) countFleet() {
+	seq := c.set.Load().Seq
+	if !c.mayCount() || c.ledger.IsSettledFor(seq) {
+		return
+	}
+	c.ledger.Settle(c.nodeFeed.NodeNames(), seq)
+	if c.ledger.IsSettledFor(seq) {
+		c.noteCounted()
 	}
 }
 

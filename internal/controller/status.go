@@ -80,16 +80,31 @@ func (c *Controller) newReporter() *reporter {
 	}
 }
 
-// run reports until the context ends.
-func (r *reporter) run(ctx context.Context) {
+// run reports until the context ends. The first report waits until all these channels are
+// closed, so that it is complete, but not for more than one interval.
+func (r *reporter) run(ctx context.Context, known ...<-chan struct{}) {
+	r.await(ctx, known)
 	ticker := r.clock.NewTicker(statusInterval)
 	defer ticker.Stop()
-	for {
+	for ctx.Err() == nil {
+		r.report(ctx)
+		select {
+		case <-ctx.Done():
+		case <-ticker.C():
+		}
+	}
+}
+
+func (r *reporter) await(ctx context.Context, known []<-chan struct{}) {
+	timer := r.clock.NewTimer(statusInterval)
+	defer timer.Stop()
+	for _, k := range known {
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C():
-			r.report(ctx)
+		case <-timer.C():
+			return
+		case <-k:
 		}
 	}
 }

@@ -68,6 +68,7 @@ func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 		// The next leader finds a correct status. Its copy of the gate is as old as the last
 		// change of the spec.
 		w.gates = []*v1alpha1.NodeGate{before}
+		w.tookOver = true // so that the first report waits for an interval
 		patches.Store(0)
 		defer w.start(logr.Discard(), countPatches(&patches, &fail))()
 		w.setGates(true, controllertest.Gate("gate"))
@@ -81,6 +82,28 @@ func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 			if now := meta.FindStatusCondition(after.Status.Conditions, c.Type); now == nil || !now.LastTransitionTime.Equal(&c.LastTransitionTime) {
 				t.Errorf("condition %s was %+v, and is %+v under the next leader", c.Type, c, now)
 			}
+		}
+	})
+}
+
+// A leader reports as soon as it knows the whole fleet, and that the API server closes new
+// nodes. It does not report less before.
+func TestFirstStatusIsCompleteAndDoesNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var patches atomic.Int32
+		w := newWorld(t, controllertest.Gate("gate"))
+		w.add(50, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		const probe = 200 * time.Millisecond
+		funcs := countPatches(&patches, &atomic.Bool{})
+		funcs.Create = func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+			<-time.After(probe) // to the API server
+			return controllertest.PolicyOf(ctx, c, obj, o...)
+		}
+		defer w.start(logr.Discard(), funcs)()
+		controllertest.Pass(statusInterval * 9 / 10)
+		status := w.stored("gate").Status
+		if n := patches.Load(); n != 1 || status.Nodes.Open != 50 || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+			t.Errorf("before the interval was over, %d writes, and the status is %+v", n, status)
 		}
 	})
 }

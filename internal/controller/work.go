@@ -52,6 +52,7 @@ func (c *Controller) workOn(ctx context.Context, name string) {
 		return
 	}
 	if c.resync.started(name) {
+		defer c.resync.finished()
 		c.nodes.addChange(name, gate.Everything())
 	}
 	if ctx.Err() != nil {
