@@ -59,7 +59,7 @@ func BenchmarkChangedGate(b *testing.B) {
 	for range w.c.options.Workers {
 		running.Go(func() { w.c.work(ctx, &workerState{}) })
 	}
-	running.Go(func() { w.c.resync.run(ctx) })
+	running.Go(func() { w.c.resync.Run(ctx) })
 	for b.Loop() {
 		gates[0] = gates[0].DeepCopy()
 		gates[0].Generation++

@@ -22,6 +22,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 	"github.com/nodegate/nodegate/internal/kube/write"
+	"github.com/nodegate/nodegate/internal/nodequeue"
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
@@ -65,9 +66,9 @@ type Controller struct {
 	client      client.Client
 	set         atomic.Pointer[gateset.Set]
 	needs       atomic.Pointer[gate.Needs] // the needs that were last passed to the feed
-	order       *laneQueue
+	order       *nodequeue.Lanes
 	queue       workqueue.TypedRateLimitingInterface[string]
-	resync      *resyncer
+	resync      *nodequeue.Resyncer
 	nodes       *nodeStates
 	ledger      *fleet.Ledger
 	groups      *fleet.Groups
@@ -112,15 +113,15 @@ func New(o Options, api client.WithWatch, m *telemetry.Metrics) *Controller {
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
 		ledger: fleet.NewLedger(), groups: fleet.NewGroups(), nodes: newNodeStates(),
 		gatesChanged: make(chan struct{}, 1), counted: make(chan struct{}),
-		order: newLaneQueue(),
+		order: nodequeue.NewLanes(),
 	}
 	c.noteCounted = sync.OnceFunc(func() { close(c.counted) })
-	c.queue = newNodeQueue(&o, c.order)
+	c.queue = nodequeue.New(o.Clock, c.order, retryFirst, retryMax)
 	if o.AllowedTaintKeys != nil {
 		c.allowed, _ = gate.ParseAllowedTaints(o.AllowedTaintKeys) // the command line was validated; an invalid key allows nothing
 	}
 	c.stamps = setOf(o.AllowedStampAnnotations)
-	c.resync = newResyncer(c.queue, o.Workers)
+	c.resync = nodequeue.NewResyncer(c.queue, o.Workers)
 	c.budget = fleet.NewReservations(c.ledger)
 	c.birth = birth.New(api, o.Namespace, o.Log)
 	c.compiler = gateset.NewCompiler(c.GatesChanged)
@@ -153,7 +154,7 @@ func (c *Controller) Attach(f Feed, w write.Applier, p boundpods.Client) {
 func (c *Controller) NodeChanged(name string, change gate.Change) {
 	if c.leading.Load() {
 		c.nodes.addChange(name, change)
-		c.order.markChanged(name)
+		c.order.MarkChanged(name)
 		c.queue.Add(name)
 	}
 }
@@ -247,5 +248,5 @@ func (c *Controller) refreshGates(managed map[string]string) {
 // resyncAll enqueues all nodes: those that exist, and those in the ledgers, which may have
 // been deleted.
 func (c *Controller) resyncAll() {
-	c.resync.add(slices.Concat(c.nodeFeed.NodeNames(), c.ledger.Names(), c.groups.Names()))
+	c.resync.Add(slices.Concat(c.nodeFeed.NodeNames(), c.ledger.Names(), c.groups.Names()))
 }

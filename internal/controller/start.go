@@ -38,7 +38,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		running.Go(func() { c.work(ctx, &workers[i]) })
 	}
 	running.Go(func() { c.watchdog(ctx, workers, giveUp) })
-	running.Go(func() { c.resync.run(ctx) })
+	running.Go(func() { c.resync.Run(ctx) })
 	running.Go(func() { c.runBudget(ctx) })
 	running.Go(func() { c.newReporter().run(ctx, c.counted, c.birth.AllProved()) })
 	running.Go(func() { c.birth.Run(ctx, c.clock, &c.set) })
@@ -81,12 +81,12 @@ func (c *Controller) runBudget(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.resync.done:
+		case <-c.resync.Done():
 			c.countFleet()
 		case <-ticker.C():
 			c.countFleet()
 			if c.mayCount() {
-				c.resync.add(append(c.ledger.Due(), c.groups.Outdated()...))
+				c.resync.Add(append(c.ledger.Due(), c.groups.Outdated()...))
 			}
 		}
 	}

@@ -51,8 +51,8 @@ func (c *Controller) workOn(ctx context.Context, name string) {
 	if name == livenessKey {
 		return
 	}
-	if c.resync.started(name) {
-		defer c.resync.finished()
+	if c.resync.Started(name) {
+		defer c.resync.Finished()
 		c.nodes.addChange(name, gate.Everything())
 	}
 	if ctx.Err() != nil {
@@ -90,7 +90,7 @@ func drainContext(ctx context.Context) (context.Context, context.CancelFunc) {
 func (c *Controller) retry(name string, err error) {
 	switch {
 	case errors.Is(err, write.ErrConflict): // another writer was faster: decide again
-		c.order.markChanged(name)
+		c.order.MarkChanged(name)
 		if c.queue.NumRequeues(name) == conflictsLogged {
 			c.log.Info("node has changed before each of several writes, retrying", "node", name)
 		}

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,8 +111,42 @@ func TestStandby(t *testing.T) {
 		if err := w.c.Ready(); err != nil {
 			t.Errorf("not ready: %v", err)
 		}
-		if w.c.queue.Len() != 0 || len(w.c.resync.pending) != 0 {
+		if w.c.queue.Len() != 0 || !w.c.resync.IsIdle() {
 			t.Error("a standby has queued nodes")
+		}
+	})
+}
+
+// While thousands of nodes are reconciled because a gate has changed, each of them for a
+// second, a node whose label is added is opened by the next free worker.
+func TestNodeOpensDuringAResync(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
+		w.add(5000, func(_ int, n *gate.Node) {
+			delete(n.Labels, "fit")
+			isClosed(n, "gate", v1alpha1.ReasonBirth)
+		})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(time.Minute)
+		w.fail = func(string) error { <-time.After(time.Second); return nil }
+		edited := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "edited" })
+		edited.Generation++
+		w.setGates(true, edited)
+		controllertest.Pass(2500 * time.Millisecond)
+		before := w.written()
+		w.change("n4999", func(n *gate.Node) { n.Labels["fit"] = "" })
+		began := time.Now()
+		for !slices.Contains(w.writesFrom(before), "n4999") {
+			controllertest.Pass(100 * time.Millisecond)
+			if waited := time.Since(began); waited > time.Minute {
+				t.Fatalf("not opened within %s", waited)
+			}
+		}
+		if waited := time.Since(began); waited > 2*time.Second+200*time.Millisecond {
+			t.Errorf("opened after %s, want two seconds: until a worker is free, and its write", waited)
+		}
+		if left := 5000 - w.written(); left < 4000 {
+			t.Errorf("only %d nodes were waiting meanwhile, want thousands", left)
 		}
 	})
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package nodequeue
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// resyncer enqueues many nodes without delaying new work. It adds them to the queue a few
+// Resyncer enqueues many nodes without delaying new work. It adds them to the queue a few
 // at a time, so that other nodes wait behind these few only.
-type resyncer struct {
+type Resyncer struct {
 	queue workqueue.TypedRateLimitingInterface[string]
-	// slots contains one element for each queued node that the resyncer has added.
+	// slots contains one element for each queued node that the Resyncer has added.
 	slots chan struct{}
 
 	mu sync.Mutex
@@ -28,17 +28,18 @@ type resyncer struct {
 	done chan struct{}
 }
 
-func newResyncer(queue workqueue.TypedRateLimitingInterface[string], atOnce int) *resyncer {
-	return &resyncer{
+// NewResyncer returns a Resyncer that keeps at most atOnce nodes in the queue.
+func NewResyncer(queue workqueue.TypedRateLimitingInterface[string], atOnce int) *Resyncer {
+	return &Resyncer{
 		queue: queue, slots: make(chan struct{}, atOnce),
 		waiting: make(map[string]bool), queued: make(map[string]bool), wake: make(chan struct{}, 1),
 		done: make(chan struct{}, 1),
 	}
 }
 
-// add adds nodes to those that are pending. Pending nodes keep their positions, so every
-// node is enqueued eventually, however often add is called.
-func (r *resyncer) add(names []string) {
+// Add adds nodes to those that are pending. Pending nodes keep their positions, so every
+// node is enqueued eventually, however often Add is called.
+func (r *Resyncer) Add(names []string) {
 	r.mu.Lock()
 	for _, name := range names {
 		if !r.waiting[name] {
@@ -53,9 +54,9 @@ func (r *resyncer) add(names []string) {
 	}
 }
 
-// next removes and returns the next pending node. It skips nodes that the resyncer has
+// next removes and returns the next pending node. It skips nodes that the Resyncer has
 // already enqueued: a worker will read their current facts.
-func (r *resyncer) next() (string, bool) {
+func (r *Resyncer) next() (string, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for len(r.pending) > 0 {
@@ -72,9 +73,21 @@ func (r *resyncer) next() (string, bool) {
 	return "", false
 }
 
+// Done returns a channel that receives when all nodes that were added have been processed.
+func (r *Resyncer) Done() <-chan struct{} { return r.done }
+
+// IsIdle reports whether there is nothing to do.
+func (r *Resyncer) IsIdle() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.isDone()
+}
+
+func (r *Resyncer) isDone() bool { return len(r.pending)+len(r.queued)+r.working == 0 }
+
 // signalIfDone is called whenever there is less to do. The caller must hold the lock.
-func (r *resyncer) signalIfDone() {
-	if len(r.pending)+len(r.queued)+r.working > 0 {
+func (r *Resyncer) signalIfDone() {
+	if !r.isDone() {
 		return
 	}
 	select {
@@ -83,9 +96,9 @@ func (r *resyncer) signalIfDone() {
 	}
 }
 
-// started frees a node's slot, and reports whether the resyncer had enqueued the node. A
-// worker must call it before it gathers facts, and then, if it returns true, finished.
-func (r *resyncer) started(name string) bool {
+// Started frees a node's slot, and reports whether the Resyncer had enqueued the node. A
+// worker must call it before it gathers facts, and then, if it returns true, Finished.
+func (r *Resyncer) Started(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.queued[name] {
@@ -97,16 +110,16 @@ func (r *resyncer) started(name string) bool {
 	return true
 }
 
-// finished records that a worker has processed a node that the resyncer had enqueued.
-func (r *resyncer) finished() {
+// Finished records that a worker has processed a node that the Resyncer had enqueued.
+func (r *Resyncer) Finished() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.working--
 	r.signalIfDone()
 }
 
-// run enqueues pending nodes until the context ends.
-func (r *resyncer) run(ctx context.Context) {
+// Run enqueues pending nodes until the context ends.
+func (r *Resyncer) Run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -120,7 +133,7 @@ func (r *resyncer) run(ctx context.Context) {
 
 // enqueueOne waits for a slot and enqueues one node. It returns false if no node is
 // pending, or the context has ended.
-func (r *resyncer) enqueueOne(ctx context.Context) bool {
+func (r *Resyncer) enqueueOne(ctx context.Context) bool {
 	select {
 	case <-ctx.Done():
 		return false

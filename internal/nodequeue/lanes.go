@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+// Package nodequeue determines the order in which nodes are processed: changed nodes before
+// those that are only processed again.
+package nodequeue
 
 import (
 	"container/list"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 )
 
 // maxChangedInARow is the number of changed nodes that are processed in a row while
 // nodes of the other lane wait, so that these are not starved.
 const maxChangedInARow = 8
 
-// laneQueue is a workqueue.Queue with two lanes. Changed nodes come before nodes that are
+// Lanes is a workqueue.Queue with two lanes. Changed nodes come before nodes that are
 // only reconciled again because gates have changed, time has passed or a write is
 // retried. The second lane may contain a whole fleet at once. (controller-runtime's
 // priority queue would starve it while there are changed nodes.) The workqueue calls the
 // methods under a lock of its own.
-type laneQueue struct {
+type Lanes struct {
 	mu sync.Mutex
 	// isChanged has the nodes that have changed since they were last processed.
 	isChanged map[string]bool
@@ -30,22 +34,23 @@ type laneQueue struct {
 	inARow int
 }
 
-var _ workqueue.Queue[string] = (*laneQueue)(nil)
+var _ workqueue.Queue[string] = (*Lanes)(nil)
 
-func newLaneQueue() *laneQueue {
-	return &laneQueue{isChanged: make(map[string]bool), changed: list.New(), resync: list.New(), elements: make(map[string]*list.Element)}
+// NewLanes returns empty lanes.
+func NewLanes() *Lanes {
+	return &Lanes{isChanged: make(map[string]bool), changed: list.New(), resync: list.New(), elements: make(map[string]*list.Element)}
 }
 
-// markChanged makes a node use the lane of changed nodes. The caller must add the node to
+// MarkChanged makes a node use the lane of changed nodes. The caller must add the node to
 // the workqueue afterwards.
-func (q *laneQueue) markChanged(name string) {
+func (q *Lanes) MarkChanged(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.isChanged[name] = true
 }
 
 // Touch implements workqueue.Queue: a queued node is added again.
-func (q *laneQueue) Touch(name string) {
+func (q *Lanes) Touch(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if before := q.resync.Len(); q.isChanged[name] && q.elements[name] != nil {
@@ -56,13 +61,13 @@ func (q *laneQueue) Touch(name string) {
 }
 
 // Push implements workqueue.Queue.
-func (q *laneQueue) Push(name string) {
+func (q *Lanes) Push(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.enqueue(name)
 }
 
-func (q *laneQueue) enqueue(name string) {
+func (q *Lanes) enqueue(name string) {
 	lane := q.resync
 	if q.isChanged[name] {
 		lane = q.changed
@@ -71,14 +76,14 @@ func (q *laneQueue) enqueue(name string) {
 }
 
 // Len implements workqueue.Queue.
-func (q *laneQueue) Len() int {
+func (q *Lanes) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.changed.Len() + q.resync.Len()
 }
 
 // Pop implements workqueue.Queue.
-func (q *laneQueue) Pop() string {
+func (q *Lanes) Pop() string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	lane := q.changed
@@ -95,11 +100,12 @@ func (q *laneQueue) Pop() string {
 	return name
 }
 
-// newNodeQueue returns a rate-limiting workqueue that uses this order.
-func newNodeQueue(o *Options, order *laneQueue) workqueue.TypedRateLimitingInterface[string] {
+// New returns a workqueue that uses these lanes. A node that is added with a rate limit
+// waits for retryFirst, and then exponentially longer up to retryMax.
+func New(c clock.WithTicker, lanes *Lanes, retryFirst, retryMax time.Duration) workqueue.TypedRateLimitingInterface[string] {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMax),
 		workqueue.TypedRateLimitingQueueConfig[string]{DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(
-			workqueue.TypedDelayingQueueConfig[string]{Clock: o.Clock, Queue: workqueue.NewTypedWithConfig(
-				workqueue.TypedQueueConfig[string]{Clock: o.Clock, Queue: order})})})
+			workqueue.TypedDelayingQueueConfig[string]{Clock: c, Queue: workqueue.NewTypedWithConfig(
+				workqueue.TypedQueueConfig[string]{Clock: c, Queue: lanes})})})
 }

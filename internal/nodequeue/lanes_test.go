@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package nodequeue
 
 import (
 	"fmt"
@@ -9,14 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-
-	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/controller/controllertest"
-	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // Changed nodes are processed next, even if thousands of nodes wait to be reconciled
@@ -24,15 +18,16 @@ import (
 func TestChangedNodesGoFirst(t *testing.T) {
 	const fleet = 5000
 	synctest.Test(t, func(t *testing.T) {
-		order := newLaneQueue()
-		q := newNodeQueue(&Options{Clock: clock.RealClock{}}, order)
+		order := NewLanes()
+		q := New(clock.RealClock{}, order, time.Millisecond, time.Second)
 		defer q.ShutDown()
-		changed := func(name string) { order.markChanged(name); q.Add(name) }
+		changed := func(name string) { order.MarkChanged(name); q.Add(name) }
 		take := func() string { name, _ := q.Get(); q.Done(name); return name }
 		for _, name := range names(fleet) {
 			q.AddAfter(name, time.Minute) // all at the same moment
 		}
-		controllertest.Pass(2 * time.Minute)
+		<-time.After(2 * time.Minute)
+		synctest.Wait()
 		changed("new")
 		changed("n4999") // already queued
 		if got := []string{take(), take()}; !slices.Equal(got, []string{"new", "n4999"}) {
@@ -54,11 +49,11 @@ func TestChangedNodesGoFirst(t *testing.T) {
 
 // Continuous changes do not starve nodes of the other lane.
 func TestChangedNodesDoNotStarveOthers(t *testing.T) {
-	l := newLaneQueue()
+	l := NewLanes()
 	l.Push("old")
 	for i := range maxChangedInARow + 1 {
 		name := fmt.Sprint(i)
-		l.markChanged(name)
+		l.MarkChanged(name)
 		l.Push(name)
 		if l.Pop() == "old" {
 			if i < maxChangedInARow {
@@ -73,7 +68,7 @@ func TestChangedNodesDoNotStarveOthers(t *testing.T) {
 // Every node is queued once and returned once, in order within its lane.
 func TestQueueLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		l := newLaneQueue()
+		l := NewLanes()
 		var changed, resync []string
 		for i := range rapid.IntRange(1, 60).Draw(t, "steps") {
 			name := rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "name")
@@ -90,14 +85,14 @@ func TestQueueLosesNothing(t *testing.T) {
 				}
 			case queued:
 				if isChanged {
-					l.markChanged(name)
+					l.MarkChanged(name)
 				}
 				if l.Touch(name); isChanged && slices.Contains(resync, name) {
 					resync = slices.DeleteFunc(resync, func(n string) bool { return n == name })
 					changed = append(changed, name)
 				}
 			case isChanged:
-				l.markChanged(name)
+				l.MarkChanged(name)
 				l.Push(name)
 				changed = append(changed, name)
 			default:
@@ -107,40 +102,6 @@ func TestQueueLosesNothing(t *testing.T) {
 			if l.Len() != len(changed)+len(resync) {
 				t.Fatalf("step %d: %d nodes are queued, want the lanes %v and %v", i, l.Len(), changed, resync)
 			}
-		}
-	})
-}
-
-// While thousands of nodes are reconciled because a gate has changed, each of them for a
-// second, a node whose label is added is opened by the next free worker.
-func TestNodeOpensDuringAResync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate"))
-		w.add(5000, func(_ int, n *gate.Node) {
-			delete(n.Labels, "fit")
-			isClosed(n, "gate", v1alpha1.ReasonBirth)
-		})
-		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		controllertest.Pass(time.Minute)
-		w.fail = func(string) error { <-time.After(time.Second); return nil }
-		edited := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "edited" })
-		edited.Generation++
-		w.setGates(true, edited)
-		controllertest.Pass(2500 * time.Millisecond)
-		before := w.written()
-		w.change("n4999", func(n *gate.Node) { n.Labels["fit"] = "" })
-		began := time.Now()
-		for !slices.Contains(w.writesFrom(before), "n4999") {
-			controllertest.Pass(100 * time.Millisecond)
-			if waited := time.Since(began); waited > time.Minute {
-				t.Fatalf("not opened within %s", waited)
-			}
-		}
-		if waited := time.Since(began); waited > 2*time.Second+200*time.Millisecond {
-			t.Errorf("opened after %s, want two seconds: until a worker is free, and its write", waited)
-		}
-		if left := 5000 - w.written(); left < 4000 {
-			t.Errorf("only %d nodes were waiting meanwhile, want thousands", left)
 		}
 	})
 }

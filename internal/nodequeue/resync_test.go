@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package nodequeue
 
 import (
 	"context"
@@ -28,20 +28,20 @@ func names(n int) []string {
 }
 
 // runResyncer runs a resyncer until the test ends.
-func runResyncer(t *testing.T, atOnce int) *resyncer {
-	s := newResyncer(newTestQueue(t), atOnce)
+func runResyncer(t *testing.T, atOnce int) *Resyncer {
+	s := NewResyncer(newTestQueue(t), atOnce)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { s.run(ctx) })
+	running.Go(func() { s.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return s
 }
 
 // take processes one node, like a worker.
-func take(s *resyncer) string {
+func take(s *Resyncer) string {
 	name, _ := s.queue.Get()
-	if s.started(name) {
-		s.finished()
+	if s.Started(name) {
+		s.Finished()
 	}
 	s.queue.Done(name)
 	return name
@@ -50,7 +50,7 @@ func take(s *resyncer) string {
 func TestNewWorkDoesNotWaitBehindASweep(t *testing.T) {
 	const atOnce = 4
 	s := runResyncer(t, atOnce)
-	s.add(names(1000))
+	s.Add(names(1000))
 	for range 10 {
 		take(s)
 	}
@@ -68,7 +68,7 @@ func TestRepeatedResyncsReachEveryNode(t *testing.T) {
 	const fleet = 50
 	seen := map[string]bool{}
 	for range 3 * fleet {
-		s.add(names(fleet))
+		s.Add(names(fleet))
 		seen[take(s)] = true
 	}
 	if len(seen) != fleet {
@@ -83,21 +83,21 @@ func TestResyncSignalsItsEnd(t *testing.T) {
 		isDone := func() bool {
 			synctest.Wait()
 			select {
-			case <-s.done:
+			case <-s.Done():
 				return true
 			default:
 				return false
 			}
 		}
 		for _, fleet := range []int{0, 1, 5} {
-			s.add(names(fleet))
+			s.Add(names(fleet))
 			for i := range fleet {
 				name, _ := s.queue.Get()
-				s.started(name)
+				s.Started(name)
 				if isDone() {
 					t.Errorf("with %d nodes, done while node %d is being processed", fleet, i)
 				}
-				s.finished()
+				s.Finished()
 				s.queue.Done(name)
 			}
 			if !isDone() {
@@ -121,12 +121,12 @@ func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 				if shutdown {
 					return
 				}
-				mine := s.started(name)
+				mine := s.Started(name)
 				mu.Lock()
 				last[name] = round
 				mu.Unlock()
 				if mine {
-					s.finished()
+					s.Finished()
 				}
 				s.queue.Done(name)
 			}
@@ -136,7 +136,7 @@ func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 		mu.Lock()
 		round = i
 		mu.Unlock()
-		s.add(names(fleet))
+		s.Add(names(fleet))
 		s.queue.Add(fmt.Sprintf("n%04d", i)) // also added by others
 	}
 	everyNode := func() bool { // has been processed in the last round
@@ -149,12 +149,7 @@ func TestResyncLosesNothingAndLeaksNoSlot(t *testing.T) {
 		}
 		return true
 	}
-	drained := func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.queued) == 0 && len(s.pending) == 0 && s.working == 0
-	}
-	for !everyNode() || !drained() {
+	for !everyNode() || !s.IsIdle() {
 		s.queue.Add("other")
 		runtime.Gosched()
 	}
