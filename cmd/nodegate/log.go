@@ -9,25 +9,54 @@ import (
 	"github.com/go-logr/zapr"
 	uberzap "go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/time/rate"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+)
+
+// librariesMax is how many messages of libraries are logged per second, so that they cannot
+// flood the log, and librariesBurst how many at once.
+const (
+	librariesMax   = 10
+	librariesBurst = 100
 )
 
 // newLogs returns nodegate's own logger, and the logger of the libraries. Both write to the
 // same output: JSON, or text in development.
 //
-// Messages of libraries are sampled, so that they cannot flood the log: after a hundred
-// lines with the same message in a second, one in a hundred is written. nodegate's own
-// messages are not sampled, so that every opening of a gate on a node is logged, even in a
-// burst of thousands. A line takes 2 µs. Events that can repeat endlessly, such as retried
-// writes, are logged once in a row.
+// nodegate's own messages are not limited, so that every opening of a gate on a node is
+// logged, even in a burst of thousands. A line takes 2 µs. Events that can repeat endlessly,
+// such as retried writes, are logged once in a row.
 func newLogs(out io.Writer, development bool) (own, libraries logr.Logger) {
-	libraries = zap.New(zap.WriteTo(out), zap.UseDevMode(development))
-	if development { // without sampling
-		return libraries, libraries
+	if development {
+		own = zap.New(zap.WriteTo(out), zap.UseDevMode(true))
+		return own, own
 	}
 	encoding := uberzap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339TimeEncoder // as in controller-runtime
 	sink := zapcore.AddSync(out)
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoding), sink, uberzap.InfoLevel)
-	return zapr.NewLogger(uberzap.New(core, uberzap.AddStacktrace(uberzap.ErrorLevel), uberzap.ErrorOutput(sink))), libraries
+	logger := func(core zapcore.Core) logr.Logger {
+		return zapr.NewLogger(uberzap.New(core, uberzap.AddStacktrace(uberzap.ErrorLevel), uberzap.ErrorOutput(sink)))
+	}
+	return logger(core), logger(limited{core, rate.NewLimiter(librariesMax, librariesBurst)})
+}
+
+// limited drops messages beyond a limit. zap's sampler, which limits each message separately,
+// takes half a megabyte.
+type limited struct {
+	zapcore.Core
+	limiter *rate.Limiter
+}
+
+// With implements zapcore.Core.
+func (l limited) With(fields []zapcore.Field) zapcore.Core {
+	return limited{l.Core.With(fields), l.limiter}
+}
+
+// Check implements zapcore.Core.
+func (l limited) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if !l.limiter.Allow() {
+		return checked
+	}
+	return l.Core.Check(e, checked)
 }

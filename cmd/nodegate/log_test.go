@@ -10,12 +10,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 )
 
-// nodegate's own messages are not sampled, in both formats.
-func TestOwnLogIsNotSampled(t *testing.T) {
+// nodegate's own messages are not limited, in both formats.
+func TestOwnLogIsNotLimited(t *testing.T) {
 	for name, development := range map[string]bool{"JSON": false, "text": true} {
 		var out bytes.Buffer
 		log, _ := newLogs(&out, development)
@@ -28,16 +30,24 @@ func TestOwnLogIsNotSampled(t *testing.T) {
 	}
 }
 
-// Messages of libraries are sampled, so that they cannot flood the log.
-func TestLibrariesAreSampled(t *testing.T) {
-	var out bytes.Buffer
-	_, log := newLogs(&out, false)
-	for range 500 {
-		log.Info("again")
-	}
-	if lines := strings.Count(out.String(), "again"); lines >= 500 || lines < 100 {
-		t.Errorf("%d lines, want some of 500", lines)
-	}
+// Messages of libraries are limited, so that they cannot flood the log.
+func TestLibrariesAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		_, log := newLogs(&out, false)
+		named := log.WithName("client").WithValues("part", "watch") // shares the limit
+		for i, want := range []int{librariesBurst, librariesMax} {
+			out.Reset()
+			for range 250 {
+				log.Info("again")
+				named.Info("again")
+			}
+			if lines := strings.Count(out.String(), "again"); lines != want {
+				t.Errorf("in second %d: %d of 500 lines were written, want %d", i, lines, want)
+			}
+			<-time.After(time.Second)
+		}
+	})
 }
 
 // Log lines of nodegate and of the libraries have the same format.
