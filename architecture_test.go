@@ -159,7 +159,7 @@ var mayImport = map[string][]string{
 	"bench/report":   {},
 	"bench/fakeapi":  {},
 	"bench/steady":   {"api/v1alpha1", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/meter", "internal/gate", "internal/testbed", "testcluster"},
-	"bench/figure":   {"api/v1alpha1", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "bench/steady", "internal/admission", "internal/install", "internal/testbed", "testcluster"},
+	"bench/figure":   {"api/v1alpha1", "bench/child", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "bench/steady", "internal/admission", "internal/gate", "internal/install", "internal/kube/write", "internal/testbed", "testcluster"},
 	"bench/growth":   {"api/v1alpha1", "bench/fakeapi", "bench/figure", "bench/fixture", "bench/meter", "bench/report", "bench/steady", "internal/gate", "internal/testbed", "testcluster"},
 	"bench":          {"bench/figure", "bench/growth", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "testcluster"},
 }

@@ -33,7 +33,7 @@ type Figure struct {
 // All contains the figures in the order of measurement. The fleet hardly ever shrinks in
 // this order.
 var All = []Figure{
-	opening, regression, requests, binding, signals, failover, bursting, servers, ownWork, coldStart, idle, busy, memory, birth, flipping,
+	opening, regression, requests, binding, signals, failover, bursting, servers, ownWork, coldStart, idle, busy, memory, birth, flipping, patching,
 }
 
 // Sizes specifies how much is measured.
@@ -60,6 +60,8 @@ type Sizes struct {
 	// Creations is the number of Nodes that are created in a turn, and ConfigMaps the
 	// number of ConfigMaps.
 	Creations, ConfigMaps int
+	// Patches is the number of PATCHes that are sent in a turn.
+	Patches int
 	// Gated is the number of nodes with many gates.
 	Gated int
 	// Reported is the fleet in etcd of which reports are created.
@@ -80,14 +82,14 @@ var (
 		Rounds: 5, Spare: 2 * time.Minute, Paced: 40, Flaps: 60, Fleets: []int{200, 5000},
 		Newborn: 200, Bound: 12, Large: 5000, Newcomers: 25, Idle: 32 * time.Second,
 		Stored: FleetSize{Nodes: 5_000, Others: 150_000, AtMost: 60}, Replayed: FleetSize{Nodes: 50_000, AtMost: 150}, Starts: 2,
-		Creations: 100, ConfigMaps: 50_000, Gated: 2000,
+		Creations: 100, ConfigMaps: 50_000, Patches: 100, Gated: 2000,
 		Reported: FleetSize{Nodes: 5_000, Others: 85_000, AtMost: 3}, Growth: []int{200, 5_000, 100_000}, Joining: 330,
 	}
 	Quick = Sizes{
 		Rounds: 1, Spare: 10 * time.Second, Paced: 20, Flaps: 30, Fleets: []int{50, 200},
 		Newborn: 50, Bound: 5, Large: 300, Newcomers: 10, Idle: 3 * time.Second,
 		Stored: FleetSize{Nodes: 500, Others: 15_000}, Replayed: FleetSize{Nodes: 5_000}, Starts: 1,
-		Creations: 20, ConfigMaps: 5_000, Gated: 400,
+		Creations: 20, ConfigMaps: 5_000, Patches: 20, Gated: 400,
 		Reported: FleetSize{Nodes: 500, Others: 3_500}, Growth: []int{50, 500}, Joining: 33,
 	}
 )
