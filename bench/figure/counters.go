@@ -88,6 +88,19 @@ func (e *Env) count(ctx context.Context, s *Subject, operation func() error) (c 
 	return used, err
 }
 
+// countOnly performs an operation and returns what a subject uses in the meantime.
+func (e *Env) countOnly(ctx context.Context, s *Subject, operation func() error) (counters, error) {
+	before, after := counters{}, counters{}
+	if err := errors.Join(e.readMetrics(ctx, s, before), e.readProcesses(s, before)); err != nil {
+		return nil, err
+	}
+	if err := operation(); err != nil {
+		return nil, err
+	}
+	err := errors.Join(e.readProcesses(s, after), e.readMetrics(ctx, s, after))
+	return after.since(before), err
+}
+
 // servers returns the process IDs of API server and etcd.
 func (e *Env) servers() []int {
 	return []int{e.Cluster.PID(testcluster.APIServer), e.Cluster.PID(testcluster.Etcd)}

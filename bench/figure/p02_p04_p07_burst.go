@@ -23,8 +23,8 @@ import (
 const elapsed = "time"
 
 const (
-	// manyNodes is the fleet size from which a round has one turn per subject: a turn
-	// takes long, and averages over many nodes.
+	// manyNodes is the fleet size from which a round has one turn per subject, in which half
+	// of the nodes change: a turn takes long, and averages over many nodes.
 	manyNodes = 1000
 	// burstGoal is the goal for ratios to the limit.
 	burstGoal = 1.10
@@ -47,7 +47,7 @@ var bursting = Figure{
 		r.Notes = []string{
 			"From the first daemon observed to be ready to the last node observed without the taint, by the number of nodes.",
 			"The driver writes the daemons' status directly to etcd. The slowest turns took it " + strings.Join(speeds, ", ") + ".",
-			fmt.Sprintf("From %d nodes on, a round has one turn per subject, and rounds alternate: A B, B A.", manyNodes),
+			fmt.Sprintf("From %d nodes on, half of the fleet becomes ready in a turn, a round has one turn per subject, and rounds alternate: A B, B A.", manyNodes),
 		}
 		return r
 	}),
@@ -109,10 +109,12 @@ var ownWork = Figure{
 
 // A burst contains the observations of fleets of one size.
 type burst struct {
-	nodes  int
-	pairs  []report.Pair
-	idle   counters       // of a turn without a subject
-	speeds []driver.Speed // of the driver
+	nodes int
+	// changing is the number of nodes whose daemons become ready in a turn.
+	changing int
+	pairs    []report.Pair
+	idle     counters       // of a turn without a subject
+	speeds   []driver.Speed // of the driver
 }
 
 // row returns the row of a quantity. The format of its name contains the number of nodes.
@@ -167,17 +169,20 @@ func (e *Env) measureBurst(ctx context.Context, nodes int) (b *burst, err error)
 	if err := e.Reset(ctx, nil, nodes); err != nil {
 		return nil, err
 	}
-	b = &burst{nodes: nodes}
+	b = &burst{nodes: nodes, changing: nodes}
+	if nodes >= manyNodes {
+		b.changing = nodes / 2
+	}
 	e.Observer.Reset()
 	if b.idle, err = e.count(ctx, nil, func() error {
-		if _, err := e.Fleet.Report(ctx, nodes, true); err != nil {
+		if _, err := e.Fleet.Report(ctx, b.changing, true); err != nil {
 			return err
 		}
-		return e.Observer.AwaitSeen(ctx, observer.Ready, nodes)
+		return e.Observer.AwaitSeen(ctx, observer.Ready, b.changing)
 	}); err != nil {
 		return nil, err
 	}
-	plan := Plan{Rounds: e.Rounds, Nodes: nodes, Direction: limit.Opens, Short: nodes >= manyNodes}
+	plan := Plan{Rounds: e.Rounds, Nodes: b.changing, Direction: limit.Opens, Short: nodes >= manyNodes}
 	b.pairs, err = e.Interleave(ctx, plan, func(ctx context.Context, s *Subject) (report.Sample, error) {
 		return b.turn(ctx, e, s)
 	})
@@ -187,21 +192,21 @@ func (e *Env) measureBurst(ctx context.Context, nodes int) (b *burst, err error)
 // turn makes the daemon ready on all nodes at once, and waits until the last node is open.
 func (b *burst) turn(ctx context.Context, e *Env, s *Subject) (report.Sample, error) {
 	c, err := e.count(ctx, s, func() error {
-		speed, err := e.Fleet.Report(ctx, b.nodes, true)
+		speed, err := e.Fleet.Report(ctx, b.changing, true)
 		if err != nil {
 			return err
 		}
 		b.speeds = append(b.speeds, speed)
-		return e.Observer.AwaitSeen(ctx, observer.Open, b.nodes)
+		return e.Observer.AwaitSeen(ctx, observer.Open, b.changing)
 	})
 	if err != nil {
 		return nil, err
 	}
 	ready := slices.MinFunc(slices.Collect(maps.Values(e.Observer.Seen(observer.Ready))), time.Time.Compare)
 	open := slices.MaxFunc(slices.Collect(maps.Values(e.Observer.Seen(observer.Open))), time.Time.Compare)
-	sample := report.Sample{elapsed: {milliseconds(open.Sub(ready)) / float64(b.nodes)}}
+	sample := report.Sample{elapsed: {milliseconds(open.Sub(ready)) / float64(b.changing)}}
 	for quantity, total := range c {
-		sample.Add(quantity, (total-b.idle[quantity])/float64(b.nodes))
+		sample.Add(quantity, (total-b.idle[quantity])/float64(b.changing))
 	}
 	return sample, nil
 }

@@ -5,7 +5,6 @@ package figure
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -201,22 +200,19 @@ func (e *Env) patchTurn(ctx context.Context, client kubernetes.Interface, node s
 	if err := patch(); err != nil { // replaces what the previous turn left in caches
 		return nil, err
 	}
-	before, after, sample := counters{}, counters{}, report.Sample{}
-	if err := errors.Join(e.readMetrics(ctx, nil, before), e.readProcesses(nil, before)); err != nil {
-		return nil, err
-	}
-	for range e.Patches {
-		began := time.Now()
-		if err := patch(); err != nil {
-			return nil, err
+	sample := report.Sample{}
+	used, err := e.countOnly(ctx, nil, func() error {
+		for range e.Patches {
+			began := time.Now()
+			if err := patch(); err != nil {
+				return err
+			}
+			sample.Add(patched, milliseconds(time.Since(began)))
 		}
-		sample.Add(patched, milliseconds(time.Since(began)))
-	}
-	if err := errors.Join(e.readProcesses(nil, after), e.readMetrics(ctx, nil, after)); err != nil {
-		return nil, err
-	}
-	for quantity, total := range after.since(before) {
+		return nil
+	})
+	for quantity, total := range used {
 		sample.Add(quantity, total/float64(e.Patches))
 	}
-	return sample, nil
+	return sample, err
 }

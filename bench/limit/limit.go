@@ -20,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -38,10 +39,12 @@ const Program = "limit"
 type Direction string
 
 // Opens follows daemons that become ready, like a gate that never closes again. Follows
-// also follows daemons that stop being ready.
+// also follows daemons that stop being ready. Watches also watches all Nodes, which every
+// controller must do that keeps nodes closed: it drops what it receives, and writes nothing.
 const (
 	Opens   Direction = "opens"
 	Follows Direction = "follows"
+	Watches Direction = "watches"
 )
 
 // Start starts the limit as a separate process. It returns the address that serves the
@@ -87,6 +90,14 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	for _, pod := range existing.(*corev1.PodList).Items {
 		was[pod.Spec.NodeName] = fixture.Ready(&pod)
 	}
+	if direction == Watches {
+		all := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
+		_, nodes, err := child.Watch(ctx, all, nil)
+		if err != nil {
+			return fmt.Errorf("following nodes: %w", err)
+		}
+		go drop(nodes)
+	}
 	changes := make(chan change, 1024)
 	var writers sync.WaitGroup
 	for range fixture.Workers {
@@ -119,6 +130,11 @@ func serveMetrics(out io.Writer) (stop func(), err error) {
 	return func() { _ = server.Close() }, nil
 }
 
+func drop(events <-chan watch.Event) {
+	for range events { //nolint:revive // received and decoded is all
+	}
+}
+
 // follow sends the changes of readiness that direction includes, compared with was.
 func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, direction Direction, changes chan<- change) error {
 	for event := range pods {
@@ -130,7 +146,7 @@ func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, d
 			return fmt.Errorf("watching pods: %v", event.Object)
 		}
 		node, now := pod.Spec.NodeName, fixture.Ready(pod)
-		if was[node] != now && (now || direction == Follows) {
+		if was[node] != now && (now && direction == Opens || direction == Follows) {
 			changes <- change{node, now}
 		}
 		was[node] = now

@@ -29,6 +29,7 @@ func TestFollow(t *testing.T) {
 		"does not close":  {Opens, []bool{true, false}, "true"},
 		"opens again":     {Opens, []bool{true, false, true}, "true true"},
 		"follows both":    {Follows, []bool{true, false, false, true}, "true false true"},
+		"only watches":    {Watches, []bool{true, false}, ""},
 		"stays unready":   {Follows, []bool{false, false}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
