@@ -39,9 +39,9 @@ func measureSignals(ctx context.Context, e *Env) (r report.Result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, b.close(ctx)) }()
-	pairs, err := e.referee.pairs(e.Rounds, func(int) (all []report.Pair, err error) {
-		plan := Plan{}
-		order := plan.order(0)
+	plan := Plan{Short: true}
+	pairs, err := e.referee.pairs(e.Rounds, func(n int) (all []report.Pair, err error) {
+		order := plan.order(n)
 		samples := make([]report.Sample, len(order))
 		for i, name := range order {
 			if samples[i], err = b.measure(ctx, name == nodegateName); err != nil {
