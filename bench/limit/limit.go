@@ -131,7 +131,7 @@ func serveMetrics(out io.Writer) (stop func(), err error) {
 }
 
 func drop(events <-chan watch.Event) {
-	for range events { //nolint:revive // received and decoded is all
+	for range events {
 	}
 }
 
