@@ -175,8 +175,11 @@ func TestReleaseRemovesTheCondition(t *testing.T) {
 func TestPublishingWithoutThePermission(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	e.declare(publishingGate())
+	gate := publishingGate()
+	gate.Spec.Deadline.Condition = v1alpha1.DeadlineConditionNone // otherwise it is never ready
+	e.declare(gate)
 	k := e.registered("n1")[0]
+	e.edit(gate, func() { gate.Spec.Deadline.Condition = v1alpha1.DeadlineConditionPublish })
 	e.eventually("the gate reports the missing permission", func() error {
 		return e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPermissionMissing)
 	})
