@@ -36,7 +36,7 @@ const (
 )
 
 var bursting = Figure{
-	ID: "P2", Title: "Daemons ready on all nodes at once: time to the last taint removed",
+	ID: "P2", Title: "Daemons ready on many nodes at once: time to the last taint removed",
 	Measure: burstResult(func(bursts []*burst) (r report.Result) {
 		var speeds []string
 		for _, b := range bursts {

@@ -65,31 +65,17 @@ func measureIdle(ctx context.Context, e *Env) (r report.Result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, watching.Stop(watching.Drain)) }()
-	subjects := []*Subject{
-		{Name: nodegateName, PID: nodegate.PID(), Metrics: nodegate.Metrics},
-		{Name: limitName, PID: watching.PID(), Metrics: metrics},
-	}
+	a := &Subject{Name: nodegateName, PID: nodegate.PID(), Metrics: nodegate.Metrics}
+	b := &Subject{Name: limitName, PID: watching.PID(), Metrics: metrics}
 	for _, c := range []idling{
 		{"each node reporting every 5 minutes", Seldom, e.Idle, report.TimesLimit(idleGoal)},
 		{"each node reporting every 10 seconds", often, e.Idle / 4, nil},
 	} {
-		note := ""
-		pairs, err := e.referee.pairs(1, func(int) (pairs []report.Pair, err error) {
-			err = e.referee.turn(func() (err error) {
-				pairs = make([]report.Pair, 1)
-				pairs[0], note, err = e.idle(ctx, subjects, &c)
-				return err
-			})
-			return pairs, err
-		})
+		rows, note, err := e.idleRows(ctx, a, b, &c)
 		if err != nil {
 			return r, err
 		}
-		r.Rows = append(r.Rows,
-			report.Once("idle, "+c.what, "% of a core", pairs, idleShare, c.goal),
-			report.Once("CPU per report, "+c.what, "ms", pairs, idlePerReport, nil),
-			report.Once("allocated, "+c.what, "KiB per s", pairs, idleAllocated, nil))
-		r.Notes = append(r.Notes, note)
+		r.Rows, r.Notes = append(r.Rows, rows...), append(r.Notes, note)
 	}
 	r.Notes = append(r.Notes,
 		"In this figure, the limit only watches the gate's pods and all Nodes, decodes what it receives, and drops it. Both run at the same time.",
@@ -97,9 +83,25 @@ func measureIdle(ctx context.Context, e *Env) (r report.Result, err error) {
 	return r, nil
 }
 
+func (e *Env) idleRows(ctx context.Context, nodegate, watching *Subject, c *idling) (rows []report.Row, note string, err error) {
+	pairs, err := e.referee.pairs(1, func(int) (pairs []report.Pair, err error) {
+		err = e.referee.turn(func() error {
+			pair, text, err := e.idle(ctx, nodegate, watching, c)
+			pairs, note = []report.Pair{pair}, text
+			return err
+		})
+		return pairs, err
+	})
+	return []report.Row{
+		report.Once("idle, "+c.what, "% of a core", pairs, idleShare, c.goal),
+		report.Once("CPU per report, "+c.what, "ms", pairs, idlePerReport, nil),
+		report.Once("allocated, "+c.what, "KiB per s", pairs, idleAllocated, nil),
+	}, note, err
+}
+
 // idle lets each node of the fleet report once in every interval. It returns what nodegate
 // and the limit use in the meantime, and a note.
-func (e *Env) idle(ctx context.Context, subjects []*Subject, c *idling) (pair report.Pair, note string, err error) {
+func (e *Env) idle(ctx context.Context, nodegate, watching *Subject, c *idling) (pair report.Pair, note string, err error) {
 	heartbeats, err := e.heartbeatsFrom(ctx, 0)
 	if err != nil {
 		return pair, "", err
@@ -109,9 +111,9 @@ func (e *Env) idle(ctx context.Context, subjects []*Subject, c *idling) (pair re
 		return pair, "", err
 	}
 	var reports driver.Speed
-	var watching counters
-	nodegate, err := e.count(ctx, subjects[0], func() (err error) {
-		watching, err = e.countOnly(ctx, subjects[1], func() (err error) {
+	var watched counters
+	used, err := e.count(ctx, nodegate, func() (err error) {
+		watched, err = e.countOnly(ctx, watching, func() (err error) {
 			reporting, stop := context.WithTimeout(ctx, c.long)
 			defer stop()
 			reports, err = heartbeats.Send(reporting, float64(len(e.Fleet.Nodes()))/c.interval.Seconds())
@@ -124,7 +126,7 @@ func (e *Env) idle(ctx context.Context, subjects []*Subject, c *idling) (pair re
 	}
 	sent, err := e.Audit.Since(mark)
 	note = fmt.Sprintf("%d nodes, each reporting every %s (%s). nodegate used %.0f ms, and nodegate and the limit sent %s.",
-		len(e.Fleet.Nodes()), c.interval, reports, nodegate[ownCPU], listRequests(sent))
+		len(e.Fleet.Nodes()), c.interval, reports, used[ownCPU], listRequests(sent))
 	perSecond := func(used counters) report.Sample {
 		took := reports.Took.Seconds()
 		return report.Sample{
@@ -132,7 +134,7 @@ func (e *Env) idle(ctx context.Context, subjects []*Subject, c *idling) (pair re
 			idlePerReport: {used[ownCPU] / float64(reports.Objects)},
 		}
 	}
-	return report.Pair{Nodegate: perSecond(nodegate), Limit: perSecond(watching)}, note, err
+	return report.Pair{Nodegate: perSecond(used), Limit: perSecond(watched)}, note, err
 }
 
 // openFleet grows the fleet to at least the given size, and makes nodegate open all nodes.

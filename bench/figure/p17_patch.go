@@ -141,7 +141,7 @@ func patchVariants(node *corev1.Node) ([][]byte, error) {
 		bodies = append(bodies, body)
 	}
 	if used != len(operations) {
-		return nil, fmt.Errorf("nodegate's patch has %d operations, of which the parts contain %d: %s", len(operations), used, whole)
+		return nil, fmt.Errorf("nodegate's patch has %d operations, but its parts have %d: %s", len(operations), used, whole)
 	}
 	return bodies, nil
 }

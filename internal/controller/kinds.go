@@ -39,8 +39,8 @@ var kinds = map[meta.RESTScope][]schema.GroupVersionKind{
 // API server takes half a megabyte, and several requests before the first write.
 func newMapper() meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for scope, kinds := range kinds {
-		for _, kind := range kinds {
+	for scope, scoped := range kinds {
+		for _, kind := range scoped {
 			mapper.Add(kind, scope)
 		}
 	}
