@@ -76,10 +76,19 @@ type permissions struct {
 	denied map[permission]bool
 	// required contains permissions that are reviewed even if no gate requires them.
 	required map[permission]bool
+
+	// reviewed is closed by noteReviewed when all permissions have been reviewed once.
+	reviewed     chan struct{}
+	noteReviewed func()
 }
 
 func newPermissions(c client.Client, log logr.Logger) *permissions {
-	return &permissions{client: c, log: log, denied: make(map[permission]bool), required: make(map[permission]bool)}
+	r := &permissions{
+		client: c, log: log, denied: make(map[permission]bool), required: make(map[permission]bool),
+		reviewed: make(chan struct{}),
+	}
+	r.noteReviewed = sync.OnceFunc(func() { close(r.reviewed) })
+	return r
 }
 
 // require adds a permission that is reviewed even if no gate requires it.
@@ -113,11 +122,6 @@ func (c *Controller) watchPermissions(ctx context.Context) {
 	defer ticker.Stop()
 	reviewed := make(map[permission]time.Time)
 	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C():
-		}
 		changed := false
 		for what := range c.neededPermissions() {
 			if now := c.clock.Now(); reviewed[what].IsZero() || now.Sub(reviewed[what]) >= permissionsInterval {
@@ -127,6 +131,12 @@ func (c *Controller) watchPermissions(ctx context.Context) {
 		}
 		if changed {
 			c.resyncAll()
+		}
+		c.permissions.noteReviewed()
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C():
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (c *Controller) Start(ctx context.Context) error {
 	running.Go(func() { c.watchdog(ctx, workers, giveUp) })
 	running.Go(func() { c.resync.Run(ctx) })
 	running.Go(func() { c.runBudget(ctx) })
-	running.Go(func() { c.newReporter().run(ctx, c.counted, c.birth.AllProved()) })
+	running.Go(func() { c.newReporter().run(ctx, c.counted, c.birth.AllProved(), c.permissions.reviewed) })
 	running.Go(func() { c.birth.Run(ctx, c.clock, &c.set) })
 	running.Go(func() {
 		c.guards.Run(ctx, c.clock, c.nodeFeed.NodeNames, func() []string { return c.set.Load().Objects() })

@@ -108,6 +108,28 @@ func TestFirstStatusIsCompleteAndDoesNotWait(t *testing.T) {
 	})
 }
 
+// A new leader does not report a gate as ready until it has reviewed the permissions that
+// the gate requires.
+func TestFirstStatusKnowsMissingPermissions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", publishing))
+		w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		var patches atomic.Int32
+		funcs := countPatches(&patches, &atomic.Bool{})
+		answer := allowingAllBut(func(what string) bool { return what == "patch nodes/status" }).Create
+		funcs.Create = func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+			<-time.After(50 * time.Millisecond) // the API server's time for probes and reviews
+			return answer(ctx, c, obj, o...)
+		}
+		defer w.start(logr.Discard(), funcs)()
+		controllertest.Pass(statusInterval * 9 / 10)
+		ready := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
+		if ready == nil || ready.Reason != v1alpha1.ReasonPermissionMissing || patches.Load() != 1 {
+			t.Errorf("after %d writes, the condition is %+v", patches.Load(), ready)
+		}
+	})
+}
+
 // Flux, Helm's --wait and others determine readiness with kstatus, without knowing gates.
 func TestStatusIsKstatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
