@@ -116,12 +116,13 @@ var mayImport = map[string][]string{
 
 	// A control plane for tests, independent of nodegate. A package that may
 	// import it may import its parts.
-	"testcluster":                      {"testcluster/await", "testcluster/components", "testcluster/filelock", "testcluster/processgroup", "testcluster/progress"},
+	"testcluster":                      {"testcluster/await", "testcluster/components", "testcluster/filelock", "testcluster/freeport", "testcluster/processgroup", "testcluster/progress"},
 	"testcluster/await":                {},
 	"testcluster/await/awaittest":      {"testcluster/await"},
 	"testcluster/command":              {},
 	"testcluster/components":           {"testcluster/filelock", "testcluster/processgroup", "testcluster/progress"},
 	"testcluster/filelock":             {},
+	"testcluster/freeport":             {},
 	"testcluster/processgroup":         {},
 	"testcluster/progress":             {},
 	"testcluster/simnode":              {},

@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +29,7 @@ import (
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
+	"github.com/nodegate/nodegate/testcluster/freeport"
 )
 
 // requiredKey is the taint key of the default gate, warmUpKey that of the gate that waits for
@@ -374,12 +373,7 @@ func get(ctx context.Context, address string) error {
 // freePort returns a port without a listener.
 func freePort(t *testing.T) int {
 	t.Helper()
-	listener, err := net.Listen("tcp", ":0")
+	port, err := freeport.Choose("")
 	must(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	must(t, err)
-	number, err := strconv.Atoi(port)
-	must(t, err)
-	return number
+	return port
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/nodegate/nodegate/internal/certificate"
 	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/testcluster"
+	"github.com/nodegate/nodegate/testcluster/freeport"
 )
 
 // olderVersion is the newest version without MutatingAdmissionPolicy v1. See OLDER in the
@@ -122,11 +123,9 @@ type replica struct {
 // replica starts a replica that is not yet an endpoint of the Service.
 func (o *olderEnv) replica() *replica {
 	o.Helper()
-	// The port is free until another process uses it, as with the cluster's own ports.
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	o.must(err)
-	o.must(listener.Close())
-	r := &replica{address: listener.Addr().String(), metrics: prometheus.NewRegistry()}
+	r := &replica{address: address, metrics: prometheus.NewRegistry()}
 	r.stop = o.runController(func(p *controller.Process) {
 		p.Registerer, p.LeaderElect = r.metrics, o.elects
 		p.Webhook = &controller.Webhook{Address: r.address, CertificateDir: o.certificates, Period: 200 * time.Millisecond, IdleTimeout: 100 * time.Millisecond}

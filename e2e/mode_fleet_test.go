@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"testing"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/testcluster/freeport"
 )
 
 // randomFleet is a random fleet with two gates that have the same spec. One is enforced, the
@@ -44,10 +44,9 @@ func (e *env) newRandomFleet(seed uint64) *randomFleet {
 	e.Helper()
 	e.Logf("the seed is %d", seed)
 	f := &randomFleet{env: e, Rand: rand.New(rand.NewPCG(seed, 0)), zones: map[string]string{}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	var err error
+	f.address, err = freeport.Address()
 	e.must(err)
-	f.address = listener.Addr().String()
-	e.must(listener.Close())
 	f.ahead = time.Duration(f.IntN(2)) * time.Hour
 	return f
 }

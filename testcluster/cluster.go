@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nodegate/nodegate/testcluster/freeport"
 	"github.com/nodegate/nodegate/testcluster/processgroup"
 	"github.com/nodegate/nodegate/testcluster/progress"
 )
@@ -66,7 +67,7 @@ func newCluster(ctx context.Context, options Options) (*Cluster, error) {
 		return nil, err
 	}
 	if port := options.APIServerPort; port != 0 {
-		if err := checkPort(port); err != nil {
+		if err := freeport.Check(freeport.Loopback, port); err != nil {
 			return nil, fmt.Errorf("starting %s: %w; choose another port, or 0 for a free one", APIServer, err)
 		}
 	}

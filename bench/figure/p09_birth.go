@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +26,7 @@ import (
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/freeport"
 )
 
 var birth = Figure{
@@ -128,19 +127,11 @@ func (b *births) install(ctx context.Context, program string) error {
 			}
 		}
 	}
-	address, err := testbed.FreeAddress()
+	port, err := freeport.Choose(freeport.Loopback)
 	if err != nil {
 		return err
 	}
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		return fmt.Errorf("finding a free port: %w", err)
-	}
-	number, err := strconv.ParseInt(port, 10, 64)
-	if err != nil {
-		return fmt.Errorf("finding a free port: %w", err)
-	}
-	objects, err := contenderManifests(number)
+	objects, err := contenderManifests(int64(port))
 	if err != nil {
 		return err
 	}
@@ -160,7 +151,7 @@ func (b *births) install(ctx context.Context, program string) error {
 		ServiceAccount: types.NamespacedName{Namespace: nodegateNamespace, Name: "nodegate"},
 	}
 	b.webhook, err = testbed.StartController(ctx, b.Cluster, installation,
-		"--birth=webhook", "--webhook-bind-address="+address, "--webhook-certificate-dir="+certificates)
+		"--birth=webhook", fmt.Sprintf("--webhook-bind-address=%s:%d", freeport.Loopback, port), "--webhook-certificate-dir="+certificates)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
+	"github.com/nodegate/nodegate/testcluster/freeport"
 )
 
 // asNodegate is an environment variable that makes this test binary run as nodegate.
@@ -83,12 +83,11 @@ contexts: [{name: c, context: {cluster: c, user: c}}]}`
 // unused returns an address without a listener.
 func unused(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // Each mistake results in a one-line error that names it, and in a non-zero exit status.

@@ -14,10 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
 	"github.com/nodegate/nodegate/testcluster/await/awaittest"
+	"github.com/nodegate/nodegate/testcluster/freeport"
 )
 
 // program is a neighbour that runs until the test ends.
@@ -128,7 +128,7 @@ func (p *program) awaitLine(texts ...string) {
 // address returns a loopback address on which no process is listening, and its port.
 func (s *site) address() (address, port string) {
 	s.Helper()
-	address, err := testbed.FreeAddress()
+	address, err := freeport.Address()
 	s.must(err)
 	return address, address[strings.LastIndex(address, ":")+1:]
 }

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/freeport"
 )
 
 // A Controller is nodegate's controller as a child process.
@@ -55,7 +55,7 @@ func StartControllerAs(c *testcluster.Cluster, i *Installation, config *rest.Con
 	p := &Controller{done: make(chan struct{})}
 	var err error
 	for _, address := range []*string{&p.Metrics, &p.health} {
-		if *address, err = FreeAddress(); err != nil {
+		if *address, err = freeport.Address(); err != nil {
 			return nil, fmt.Errorf("starting the controller: %w", err)
 		}
 	}
@@ -170,14 +170,4 @@ func (p *Controller) Stop() error {
 		<-p.done
 		return errors.New("nodegate's controller did not stop after SIGTERM and was killed")
 	}
-}
-
-// FreeAddress returns a loopback address on which no process is listening.
-func FreeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("finding a free port: %w", err)
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
 }
