@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -38,24 +39,56 @@ func measureReports(ctx context.Context, e *figure.Env) (r report.Result, err er
 	if err != nil {
 		return r, err
 	}
-	sample := report.Sample{}
-	for range e.Rounds {
-		if err := plugin.run(ctx, f.Cluster.PID(testcluster.APIServer), sample); err != nil {
-			return r, err
-		}
+	server := f.Cluster.PID(testcluster.APIServer)
+	bare, err := newBareList(f.Cluster.Admin())
+	if err != nil {
+		return r, err
 	}
-	pods := size.Nodes*len(f.Daemons) + size.Others
-	what := func(of string) string { return fmt.Sprintf("%s, %d nodes, %d pods", of, size.Nodes, pods) }
-	r.Rows = []report.Row{
-		report.Alone(what("time until the report is complete"), "s", size.Goal(), sample["took"]...),
-		report.Alone(what("CPU of kubectl gate"), "s", nil, sample["client"]...),
-		report.Alone(what("CPU of the API server"), "s", nil, sample["server"]...),
-		report.Alone(what("peak memory of kubectl gate"), "MiB", nil, sample["memory"]...),
+	pairs, err := inTurns(e.Rounds,
+		func(into report.Sample) error { return plugin.run(ctx, server, into) },
+		func(into report.Sample) error { return bare.run(ctx, server, into) })
+	if err != nil {
+		return r, err
 	}
+	r.Rows = reportRows(pairs, fmt.Sprintf("%d nodes, %d pods", size.Nodes, size.Nodes*len(f.Daemons)+size.Others), size.Goal())
 	r.Notes = []string{
 		fmt.Sprintf("`kubectl gate report -o html`, run %d times as an administrator. A pod of a workload has %.1f KB in protobuf, a Node %.1f KB. Client and API server share the machine's cores, so the time includes the work of both.", e.Rounds, float64(f.Other(0, 1).Size())/1e3, float64(f.Node(0).Size())/1e3),
+		"The limit is a single request for all pods, over HTTP/1.1 and compressed, whose response is dropped without being decompressed. It uses one core of the API server, the report up to two.",
 	}
 	return r, nil
+}
+
+// inTurns measures nodegate and the limit once in each round (A B B A).
+func inTurns(rounds int, nodegate, limit func(into report.Sample) error) ([]report.Pair, error) {
+	pairs := make([]report.Pair, rounds)
+	for i := range pairs {
+		pairs[i] = report.Pair{Nodegate: report.Sample{}, Limit: report.Sample{}}
+		turns := []func() error{
+			func() error { return nodegate(pairs[i].Nodegate) },
+			func() error { return limit(pairs[i].Limit) },
+		}
+		if i%2 == 1 {
+			slices.Reverse(turns)
+		}
+		for _, turn := range turns {
+			if err := turn(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return pairs, nil
+}
+
+func reportRows(pairs []report.Pair, size string, goal *report.Goal) []report.Row {
+	row := func(what, unit, quantity string, goal *report.Goal) report.Row {
+		return report.Compare(what+", "+size, unit, pairs, quantity, report.Mean, goal)
+	}
+	return []report.Row{
+		row("time until the report is complete", "s", "took", goal),
+		row("CPU of kubectl gate", "s", "client", nil),
+		row("CPU of the API server", "s", "server", nil),
+		row("peak memory of kubectl gate", "MiB", "memory", nil),
+	}
 }
 
 // A plugin is the program of kubectl gate, with a kubeconfig.

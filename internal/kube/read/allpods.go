@@ -5,8 +5,9 @@ package read
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
-	"time"
+	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +20,9 @@ import (
 )
 
 // podReader reads all pods that are bound to a node. A large cluster has hundreds of
-// megabytes of them. Therefore the next page is received while one is decoded, into memory
-// that is used again, and responses are compressed only if that is faster.
+// megabytes of them. Therefore a page is requested as soon as its token is known, which is
+// at the beginning of the page before it, and received while that is decoded. Memory is
+// used again.
 type podReader struct {
 	client rest.Interface
 	// decoder decodes pages in protobuf, and may leave out what is not needed.
@@ -28,100 +30,90 @@ type podReader struct {
 	page    int64
 }
 
-// podPageSize is the number of pods for each request. For each page, an API server visits
-// all pods that follow, so that pages of the usual size would make up a quarter of its work.
-const podPageSize = 2500
-
-// podPage is a page that was received, or an error.
-type podPage struct {
-	body *bytes.Buffer
-	err  error
-}
+const (
+	// podPageSize is the number of pods for each request. For each page, an API server visits
+	// all pods that follow, so that pages of the usual size would make up a quarter of its work.
+	podPageSize = 5000
+	// headBytes is enough for a list's metadata, with the token of the next page.
+	headBytes = 4 << 10
+)
 
 // each calls each for every pod.
 func (r *podReader) each(ctx context.Context, each func(*corev1.Pod)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	pages, free := make(chan podPage), make(chan *bytes.Buffer, 2)
-	for range cap(free) {
-		free <- &bytes.Buffer{}
-	}
-	go func() {
-		defer close(pages)
-		r.receive(ctx, free, pages)
-	}()
-	for page := range pages {
+	var bodies [2]bytes.Buffer // of the page that is decoded, and of the next one
+	next := r.request(ctx, "", &bodies[0])
+	for n := 1; next != nil; n++ {
+		page := next
+		next = nil
+		if token := <-page.next; token != "" {
+			next = r.request(ctx, token, &bodies[n%len(bodies)])
+		}
+		<-page.done
 		var list corev1.PodList
 		if page.err == nil {
-			page.err = r.decode(page.body.Bytes(), &list)
+			page.err = r.decode(page.body.Bytes(), &list) // decoded objects do not refer to the body
 		}
 		if page.err != nil {
 			return fmt.Errorf("listing all pods: %w", page.err)
 		}
-		free <- page.body // decoded objects do not refer to it
 		for i := range list.Items {
 			each(&list.Items[i])
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("listing all pods: %w", err)
-	}
 	return nil
 }
 
-// receive sends all pages to a channel. A page with an error is the last one.
-func (r *podReader) receive(ctx context.Context, free <-chan *bytes.Buffer, pages chan<- podPage) {
-	var speeds compression
-	o := metav1.ListOptions{FieldSelector: clients.OnSomeNode, Limit: r.page}
-	for more := true; more; {
-		var page podPage
-		select {
-		case <-ctx.Done():
-			return
-		case page.body = <-free:
-		}
-		plain := speeds.plainNext()
-		began := time.Now()
-		if page.err = r.request(ctx, &o, plain, page.body); page.err == nil {
-			speeds.received(plain, page.body.Len(), time.Since(began))
-			o.Continue, page.err = r.continueOf(page.body.Bytes())
-		}
-		more = page.err == nil && o.Continue != ""
-		select {
-		case <-ctx.Done():
-			return
-		case pages <- page:
-		}
-	}
+// podPage is a page that is being received.
+type podPage struct {
+	body *bytes.Buffer
+	// next receives the token of the next page, if there is one. It is closed when the page
+	// was received.
+	next chan string
+	// done is closed when the page was received. Only then may body and err be used.
+	done chan struct{}
+	err  error
 }
 
-// request requests a page, and reads the response into a buffer.
-func (r *podReader) request(ctx context.Context, o *metav1.ListOptions, plain bool, into *bytes.Buffer) error {
-	request := r.client.Get().Resource("pods").VersionedParams(o, scheme.ParameterCodec)
-	if plain {
-		request.SetHeader("Accept-Encoding", "identity")
-	}
-	body, err := request.Stream(ctx)
+// request begins to receive the page with a token into a buffer.
+func (r *podReader) request(ctx context.Context, token string, into *bytes.Buffer) *podPage {
+	p := &podPage{body: into, next: make(chan string, 1), done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		defer close(p.next)
+		p.err = r.receive(ctx, token, p)
+	}()
+	return p
+}
+
+func (r *podReader) receive(ctx context.Context, token string, p *podPage) error {
+	o := metav1.ListOptions{FieldSelector: clients.OnSomeNode, Limit: r.page, Continue: token}
+	body, err := r.client.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Stream(ctx)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	into.Reset()
-	if _, err := into.ReadFrom(body); err != nil {
+	p.body.Reset()
+	if _, err := p.body.ReadFrom(io.LimitReader(body, headBytes)); err != nil {
 		return fmt.Errorf("reading the response: %w", err)
 	}
-	return nil
-}
-
-// continueOf returns the token that requests the page after this one, or "" if there is
-// none.
-func (r *podReader) continueOf(body []byte) (string, error) {
-	if m, ok := wire.ListMeta(body); ok {
-		return m.Continue, nil
+	meta, isProtobuf := wire.ListMeta(p.body.Bytes())
+	if isProtobuf {
+		p.next <- meta.Continue
 	}
-	var list corev1.PodList // in JSON
-	err := r.decode(body, &list)
-	return list.Continue, err
+	if _, err := p.body.ReadFrom(body); err != nil {
+		return fmt.Errorf("reading the response: %w", err)
+	}
+	if isProtobuf {
+		return nil
+	}
+	var list metav1.PartialObjectMetadataList
+	if err := json.Unmarshal(p.body.Bytes(), &list); err != nil {
+		return fmt.Errorf("decoding the response: %w", err)
+	}
+	p.next <- list.Continue
+	return nil
 }
 
 // decode decodes a page, in protobuf or in JSON.
@@ -134,46 +126,4 @@ func (r *podReader) decode(body []byte, into *corev1.PodList) error {
 		return fmt.Errorf("decoding the response: %w", err)
 	}
 	return nil
-}
-
-// compression determines whether compressed responses arrive faster than others. An API
-// server compresses more slowly than a local network transfers, and a slow connection
-// transfers more slowly than that.
-type compression struct {
-	pages int
-	// compressed and plain are the pages so far, without the first one, which includes the
-	// setup of the connection.
-	compressed, plain transfer
-}
-
-// transfer is how many bytes, after decompression, were received in which time.
-type transfer struct {
-	bytes float64
-	took  time.Duration
-}
-
-func (t transfer) perSecond() float64 { return t.bytes / max(t.took, 1).Seconds() }
-
-// triedPages is the number of pages that are compressed and not compressed alternately,
-// before the faster transfer is used.
-const triedPages = 5
-
-// plainNext reports whether the next page should not be compressed.
-func (c *compression) plainNext() bool {
-	if c.pages < triedPages {
-		return c.pages%2 == 1
-	}
-	return c.plain.perSecond() > c.compressed.perSecond()
-}
-
-// received records a page.
-func (c *compression) received(plain bool, size int, took time.Duration) {
-	if c.pages++; c.pages == 1 {
-		return
-	}
-	to := &c.compressed
-	if plain {
-		to = &c.plain
-	}
-	to.bytes, to.took = to.bytes+float64(size), to.took+took
 }

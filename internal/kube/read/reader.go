@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -67,7 +68,11 @@ func NewReader(config *rest.Config) (*Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	workloads := podReader{client: core.CoreV1().RESTClient(), decoder: wire.NewDecoder(scheme.Codecs, wire.Options{Workloads: true}), page: podPageSize}
+	bulk, err := corev1client.NewForConfig(restconfig.Bulk(config))
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for all pods: %w", err)
+	}
+	workloads := podReader{client: bulk.RESTClient(), decoder: wire.NewDecoder(scheme.Codecs, wire.Options{Workloads: true}), page: podPageSize}
 	return &Reader{core: core, thin: thin, workloads: workloads, gates: gates, names: names, others: others, objects: objects}, nil
 }
 

@@ -48,6 +48,21 @@ func (c *cursor) next() bool {
 	return true
 }
 
+// begin returns the value of the next field, a message, as far as the input contains it. It
+// returns nil if the next field has another number.
+func (c *cursor) begin(number protowire.Number) []byte {
+	got, kind, n := protowire.ConsumeTag(c.rest)
+	if n < 0 || got != number || kind != protowire.BytesType {
+		return nil
+	}
+	length, m := protowire.ConsumeVarint(c.rest[n:])
+	if m < 0 {
+		return nil
+	}
+	rest := c.rest[n+m:]
+	return rest[:min(length, uint64(len(rest)))]
+}
+
 // message returns the value of the field, which is a message or a text. It shares memory
 // with the input.
 func (c *cursor) message() []byte {

@@ -156,21 +156,24 @@ func openEnvelope(data []byte) (envelope, bool) {
 	return e, ok && c.err == nil
 }
 
-// ListMeta returns the metadata of a list that was sent as protobuf, without decoding its
-// items. It returns false if data is not such a list.
-func ListMeta(data []byte) (metav1.ListMeta, bool) {
-	var m metav1.ListMeta
-	e, ok := openEnvelope(data)
-	if !ok || !bytes.HasSuffix(e.kind, []byte("List")) {
+// ListMeta returns the metadata of a list that is sent as protobuf. The beginning of the
+// list is enough, because API servers send the metadata before the items. It returns false
+// if data is not the beginning of such a list, or ends before the metadata does.
+func ListMeta(data []byte) (m metav1.ListMeta, ok bool) {
+	message, ok := bytes.CutPrefix(data, prefix)
+	envelope := cursor{rest: message}
+	if !ok || !envelope.next() || envelope.number != 1 {
 		return m, false
 	}
-	c := cursor{rest: e.raw}
-	for c.next() {
-		if c.number == 1 {
-			c.check(m.Unmarshal(c.message()))
-		}
+	if _, kind, err := pair(envelope.message()); err != nil || !bytes.HasSuffix(kind, []byte("List")) {
+		return m, false
 	}
-	return m, c.err == nil
+	list := cursor{rest: envelope.begin(2)}
+	if !list.next() || list.number != 1 {
+		return m, false
+	}
+	list.check(m.Unmarshal(list.message()))
+	return m, list.err == nil
 }
 
 // eventSerializer decodes watch events without copying their objects.

@@ -301,14 +301,21 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// The metadata of a list is read without its items, and equals that of the decoded list.
+// The metadata of a list is read without its items, of which not all need to be received,
+// and equals that of the decoded list.
 func TestListMeta(t *testing.T) {
 	for _, kind := range []runtime.Object{&corev1.PodList{}, &corev1.NodeList{}} {
 		for seed := range int64(10) {
 			want := randomObject(seed, empty(kind))
-			got, ok := ListMeta(wiretest.Encode(t, want))
+			data := wiretest.Encode(t, want)
+			got, ok := ListMeta(data)
 			if d := cmp.Diff(want.(metav1.ListMetaAccessor).GetListMeta(), metav1.ListInterface(&got)); !ok || d != "" {
 				t.Fatalf("%T, seed %d: %v\n%s", kind, seed, ok, d)
+			}
+			for n := range data { // the beginning yields the same or nothing
+				if begun, ok := ListMeta(data[:n]); ok && !cmp.Equal(begun, got) {
+					t.Fatalf("%T, seed %d: the first %d of %d bytes have %+v, want %+v", kind, seed, n, len(data), begun, got)
+				}
 			}
 		}
 	}
