@@ -156,11 +156,11 @@ var mayImport = map[string][]string{
 	"bench/observer": {"bench/child", "bench/fixture", "internal/kube/wire", "testcluster"},
 	"bench/limit":    {"api/v1alpha1", "bench/child", "bench/fixture", "testcluster"},
 	"bench/meter":    {"testcluster"},
-	"bench/peer":     {"testcluster"},
+	"bench/peer":     {"api/v1alpha1", "bench/driver", "bench/figure", "bench/fixture", "bench/meter", "bench/observer", "bench/report", "internal/testbed", "testcluster"},
 	"bench/report":   {},
 	"bench/fakeapi":  {},
 	"bench/steady":   {"api/v1alpha1", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/meter", "internal/gate", "internal/testbed", "testcluster"},
-	"bench/figure":   {"api/v1alpha1", "bench/child", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "bench/steady", "internal/admission", "internal/gate", "internal/install", "internal/kube/write", "internal/testbed", "testcluster"},
+	"bench/figure":   {"api/v1alpha1", "bench/child", "bench/driver", "bench/fakeapi", "bench/fixture", "bench/limit", "bench/meter", "bench/observer", "bench/report", "bench/steady", "internal/admission", "internal/gate", "internal/install", "internal/kube/write", "internal/testbed", "testcluster"},
 	"bench/growth":   {"api/v1alpha1", "bench/fakeapi", "bench/figure", "bench/fixture", "bench/meter", "bench/report", "bench/steady", "internal/gate", "internal/testbed", "testcluster"},
 	"bench":          {"bench/figure", "bench/growth", "bench/limit", "bench/meter", "bench/observer", "bench/peer", "bench/report", "testcluster"},
 }

@@ -193,7 +193,7 @@ func measurePeers(ctx context.Context, o *options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, env.Close()) }()
-	subjects, err := env.MeasurePeers(ctx, peers)
+	subjects, err := peer.Measure(ctx, env, peers)
 	report.Peers(os.Stdout, subjects)
 	if err != nil {
 		env.Cluster.Keep()

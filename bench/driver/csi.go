@@ -14,15 +14,17 @@ type CSINodes struct {
 	driver  *Driver
 	with    []Stored // the driver is registered
 	without []Stored
+	index   map[string]int // by the node's name
 }
 
-// NewCSINodes returns the CSINodes of the fleet's first nodes. They do not exist yet.
-func (f *Fleet) NewCSINodes(ctx context.Context, count int) (*CSINodes, error) {
+// NewCSINodes returns the CSINodes of the fleet's first nodes, on which the named driver
+// registers. They do not exist yet.
+func (f *Fleet) NewCSINodes(ctx context.Context, count int, csiDriver string) (*CSINodes, error) {
 	nodes, err := f.driver.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &CSINodes{driver: f.driver}
+	c := &CSINodes{driver: f.driver, index: map[string]int{}}
 	wanted := map[string]bool{}
 	for _, name := range f.nodes[:count] {
 		wanted[name] = true
@@ -31,11 +33,12 @@ func (f *Fleet) NewCSINodes(ctx context.Context, count int) (*CSINodes, error) {
 		if !wanted[nodes[i].Name] {
 			continue
 		}
-		with, err := Store(fixture.CSINode(&nodes[i], true))
-		without, err2 := Store(fixture.CSINode(&nodes[i], false))
+		with, err := Store(fixture.CSINode(&nodes[i], csiDriver, true))
+		without, err2 := Store(fixture.CSINode(&nodes[i], csiDriver, false))
 		if err := errors.Join(err, err2); err != nil {
 			return nil, err
 		}
+		c.index[nodes[i].Name] = len(c.with)
 		c.with, c.without = append(c.with, with), append(c.without, without)
 	}
 	return c, nil
@@ -47,6 +50,11 @@ func (c *CSINodes) Register(ctx context.Context, registered bool) (Speed, error)
 		return c.driver.Put(ctx, c.with)
 	}
 	return c.driver.Put(ctx, c.without)
+}
+
+// RegisterOne registers the CSI driver on a node.
+func (c *CSINodes) RegisterOne(ctx context.Context, node string) error {
+	return c.driver.put(ctx, c.with[c.index[node]])
 }
 
 // Delete deletes the CSINodes.

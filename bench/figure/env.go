@@ -125,7 +125,7 @@ func New(ctx context.Context, sizes Sizes, progress io.Writer) (_ *Env, err erro
 	e.ControlPlane, err = driver.StartControlPlane(ctx, testcluster.Options{
 		Components:  []testcluster.Component{testcluster.APIServer, testcluster.Scheduler},
 		Audit:       true,
-		AuditPolicy: meter.AuditPolicy(username, peerUser),
+		AuditPolicy: meter.AuditPolicy(username, PeerUser),
 		Progress:    progress,
 	})
 	if err != nil {
@@ -203,15 +203,19 @@ func (e *Env) StartNodegate(ctx context.Context, arguments ...string) (*testbed.
 	return controller, nil
 }
 
-// setGate applies the gate with the given fields added to its spec, and removes fields
+// SetGate applies the gate with the given fields added to its spec, and removes fields
 // that were added before.
-func (e *Env) setGate(ctx context.Context, spec map[string]any) error {
+func (e *Env) SetGate(ctx context.Context, spec map[string]any) error {
 	gate, err := fixture.Gate(spec)
 	if err != nil {
 		return err
 	}
 	return e.Applier.Apply(ctx, gate)
 }
+
+// PeerUser is the user name of programs that are measured beside nodegate, which has all
+// permissions.
+const PeerUser = "bench-peer"
 
 // Say prints the elapsed time and a message.
 func (e *Env) Say(format string, arguments ...any) {

@@ -75,7 +75,7 @@ func (e *Env) measurePaced(ctx context.Context) (_ []report.Pair, err error) {
 	if e.paced != nil {
 		return e.paced, nil
 	}
-	if err := e.prepare(ctx, e.Paced, onRegression(0)); err != nil {
+	if err := e.Prepare(ctx, e.Paced, onRegression(0)); err != nil {
 		return nil, err
 	}
 	e.paced, err = e.Interleave(ctx, Plan{Rounds: e.Rounds, Nodes: e.Paced, Direction: limit.Follows}, e.openAndClose)
@@ -127,7 +127,7 @@ type flaps struct {
 // flap opens one node, makes its daemon flap, and waits until the node is closed because
 // the daemon is finally not ready.
 func (e *Env) flap(ctx context.Context) (f flaps, err error) {
-	if err := errors.Join(e.setGate(ctx, onRegression(damping)), e.Reset(ctx, nil, 1)); err != nil {
+	if err := errors.Join(e.SetGate(ctx, onRegression(damping)), e.Reset(ctx, nil, 1)); err != nil {
 		return f, err
 	}
 	controller, err := e.StartNodegate(ctx)

@@ -163,7 +163,7 @@ func (e *Env) measureBursts(ctx context.Context) error {
 }
 
 func (e *Env) measureBurst(ctx context.Context, nodes int) (b *burst, err error) {
-	if err := e.prepare(ctx, nodes, nil); err != nil {
+	if err := e.Prepare(ctx, nodes, nil); err != nil {
 		return nil, err
 	}
 	if err := e.Reset(ctx, nil, nodes); err != nil {

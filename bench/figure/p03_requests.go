@@ -33,7 +33,7 @@ const (
 var requests = Figure{ID: "P3", Title: "nodegate's requests from creation to opening of nodes, kubelets reporting once per second", Measure: measureRequests}
 
 func measureRequests(ctx context.Context, e *Env) (r report.Result, err error) {
-	if err := e.setGate(ctx, nil); err != nil {
+	if err := e.SetGate(ctx, nil); err != nil {
 		return r, err
 	}
 	if err := e.Fleet.Resize(ctx, 0); err != nil { // nodegate must not know the nodes

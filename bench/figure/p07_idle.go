@@ -140,7 +140,7 @@ func (e *Env) idle(ctx context.Context, nodegate, watching *Subject, c *idling) 
 // openFleet grows the fleet to at least the given size, and makes nodegate open all nodes.
 // nodegate is not running before and afterwards.
 func (e *Env) openFleet(ctx context.Context, size int) (err error) {
-	if err := e.prepare(ctx, size, nil); err != nil {
+	if err := e.Prepare(ctx, size, nil); err != nil {
 		return err
 	}
 	nodes, err := e.Driver.Nodes(ctx)

@@ -154,7 +154,7 @@ func (b *busyTurns) edit(ctx context.Context) error {
 	for ctx.Err() == nil {
 		b.edits++
 		timing := map[string]any{"rolloutGraceSeconds": int64(600 + b.edits%2)} // no rollout is in progress
-		if err := b.setGate(context.WithoutCancel(ctx), map[string]any{"timing": timing}); err != nil {
+		if err := b.SetGate(context.WithoutCancel(ctx), map[string]any{"timing": timing}); err != nil {
 			return err
 		}
 		_ = await.Pause(ctx, editInterval) // fails only if ctx ends

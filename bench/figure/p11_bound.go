@@ -32,7 +32,7 @@ var binding = Figure{
 
 func measureBinding(ctx context.Context, e *Env) (report.Result, error) {
 	var r report.Result
-	if err := e.prepare(ctx, e.Bound, nil); err != nil {
+	if err := e.Prepare(ctx, e.Bound, nil); err != nil {
 		return r, err
 	}
 	if err := e.Cluster.StartComponent(ctx, testcluster.Scheduler); err != nil {

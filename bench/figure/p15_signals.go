@@ -78,11 +78,11 @@ type signalBursts struct {
 }
 
 func newSignalBursts(ctx context.Context, e *Env, nodes int) (_ *signalBursts, err error) {
-	if err := e.prepare(ctx, nodes, nil); err != nil {
+	if err := e.Prepare(ctx, nodes, nil); err != nil {
 		return nil, err
 	}
 	b := &signalBursts{Env: e, nodes: nodes}
-	if b.csi, err = e.Fleet.NewCSINodes(ctx, nodes); err != nil {
+	if b.csi, err = e.Fleet.NewCSINodes(ctx, nodes, fixture.CSIDriver); err != nil {
 		return nil, err
 	}
 	if err := e.Reset(ctx, nil, nodes); err != nil {
@@ -98,7 +98,7 @@ func newSignalBursts(ctx context.Context, e *Env, nodes int) (_ *signalBursts, e
 
 // close stops nodegate, deletes the CSINodes, and restores the gate.
 func (b *signalBursts) close(ctx context.Context) error {
-	return errors.Join(b.subject.stop(), b.csi.Delete(ctx), b.setGate(ctx, nil))
+	return errors.Join(b.subject.stop(), b.csi.Delete(ctx), b.SetGate(ctx, nil))
 }
 
 // measure is a turn with the signal of the CSI driver or of the DaemonSet.
@@ -124,9 +124,9 @@ func (b *signalBursts) use(ctx context.Context, csi bool) error {
 	}
 	var spec map[string]any
 	if csi {
-		spec = map[string]any{"openWhen": []any{map[string]any{"name": "driver", "csiDriver": map[string]any{"name": fixture.CSIDriver}}}}
+		spec = fixture.OpensWithCSI(fixture.CSIDriver)
 	}
-	if err := errors.Join(b.AwaitQuiet(ctx, b.subject), b.setGate(ctx, spec), testbed.AwaitGate(ctx, b.Applier, fixture.Daemon)); err != nil {
+	if err := errors.Join(b.AwaitQuiet(ctx, b.subject), b.SetGate(ctx, spec), testbed.AwaitGate(ctx, b.Applier, fixture.Daemon)); err != nil {
 		return err
 	}
 	return b.Reset(ctx, b.subject, b.nodes)

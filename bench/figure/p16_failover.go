@@ -41,7 +41,7 @@ const (
 
 func measureFailover(ctx context.Context, e *Env) (r report.Result, err error) {
 	nodes := min(failoverNodes, e.Fleets[len(e.Fleets)-1])
-	if err := e.prepare(ctx, nodes, nil); err != nil {
+	if err := e.Prepare(ctx, nodes, nil); err != nil {
 		return r, err
 	}
 	if err := e.Reset(ctx, nil, nodes); err != nil {

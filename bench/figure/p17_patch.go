@@ -58,7 +58,7 @@ type patchOperation struct {
 }
 
 func measurePatches(ctx context.Context, e *Env) (r report.Result, err error) {
-	if err := e.prepare(ctx, 1, nil); err != nil {
+	if err := e.Prepare(ctx, 1, nil); err != nil {
 		return r, err
 	}
 	if err := e.Reset(ctx, nil, len(e.Fleet.Nodes())); err != nil {

@@ -153,9 +153,9 @@ func (e *Env) warmUp(ctx context.Context, s *Subject) error {
 	return e.Observer.AwaitSeen(ctx, observer.Open, 1)
 }
 
-// prepare configures the gate, and grows the fleet to at least the given size.
-func (e *Env) prepare(ctx context.Context, nodes int, gate map[string]any) error {
-	if err := e.setGate(ctx, gate); err != nil {
+// Prepare configures the gate, and grows the fleet to at least the given size.
+func (e *Env) Prepare(ctx context.Context, nodes int, gate map[string]any) error {
+	if err := e.SetGate(ctx, gate); err != nil {
 		return err
 	}
 	if len(e.Fleet.Nodes()) < nodes {

@@ -25,23 +25,25 @@ import (
 const Program = "observer"
 
 // A State is a state of an object. An object can be in several.
-type State uint8
+type State uint16
 
 // States of a node: with or without the observed taint. States of a pod in the
-// benchmark's namespace: ready or not, and bound to a node. Gone is the state of a
-// deleted object.
+// benchmark's namespace: ready or not, and bound to a node. State of a CSINode, which has
+// its node's name: a CSI driver is registered. Gone is the state of a deleted object.
 const (
 	Tainted State = 1 << iota
 	Open
 	Ready
 	Unready
 	Bound
+	Registered
+	Unregistered
 	Gone
 	interrupted // of a watch that the API server ended; the name is the resource
 )
 
 var names = map[State]string{
-	Tainted: "tainted", Open: "open", Ready: "ready", Unready: "unready", Bound: "bound", Gone: "gone", interrupted: "interrupted",
+	Tainted: "tainted", Open: "open", Ready: "ready", Unready: "unready", Bound: "bound", Registered: "registered", Unregistered: "unregistered", Gone: "gone", interrupted: "interrupted",
 }
 
 // String returns the name of a single state.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -29,6 +30,9 @@ func TestOnlyChangesAreReported(t *testing.T) {
 		p.Name, p.Status = "p", fixture.PodStatus(p, ready, now)
 		return p
 	}
+	csi := func(registered bool) *storagev1.CSINode {
+		return fixture.CSINode(fixture.Node("c", now), fixture.CSIDriver, registered)
+	}
 	var out bytes.Buffer
 	s := &stream{taint: fixture.Taint, out: &out, states: map[string]State{}}
 	for i, step := range []struct {
@@ -38,6 +42,7 @@ func TestOnlyChangesAreReported(t *testing.T) {
 		{watch.Added, tainted}, {watch.Modified, tainted}, {watch.Modified, open}, {watch.Modified, other},
 		{watch.Deleted, open}, {watch.Added, open},
 		{watch.Added, pod("", false)}, {watch.Modified, pod("n", false)}, {watch.Modified, pod("n", true)},
+		{watch.Added, csi(false)}, {watch.Modified, csi(true)},
 	} {
 		if err := s.report(watch.Event{Type: step.event, Object: step.object}, time.Unix(int64(i), 0)); err != nil {
 			t.Fatal(err)
@@ -54,6 +59,7 @@ func TestOnlyChangesAreReported(t *testing.T) {
 	want := []observation{
 		{Tainted, "n", time.Unix(0, 0)}, {Open, "n", time.Unix(2, 0)}, {Gone, "n", time.Unix(4, 0)}, {Open, "n", time.Unix(5, 0)},
 		{Unready, "p", time.Unix(6, 0)}, {Unready | Bound, "p", time.Unix(7, 0)}, {Ready | Bound, "p", time.Unix(8, 0)},
+		{Unregistered, "c", time.Unix(9, 0)}, {Registered, "c", time.Unix(10, 0)},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(observation{})); diff != "" {
 		t.Errorf("reported (-want +got):\n%s", diff)

@@ -11,10 +11,12 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -29,13 +31,18 @@ import (
 // Run is the main function of the observer process. Until ctx ends, it writes one
 // line for each change of an object's states. The taint is that of the state Tainted.
 func Run(ctx context.Context, kubeconfig string, taint corev1.Taint, out io.Writer) error {
-	client, err := newClient(kubeconfig)
+	client, err := newClient(kubeconfig, "/api", corev1.SchemeGroupVersion)
+	if err != nil {
+		return err
+	}
+	storage, err := newClient(kubeconfig, "/apis", storagev1.SchemeGroupVersion)
 	if err != nil {
 		return err
 	}
 	streams := []*stream{
 		{resource: "nodes", source: cache.NewListWatchFromClient(client, "nodes", "", fields.Everything()), taint: taint, out: out},
 		{resource: "pods", source: cache.NewListWatchFromClient(client, "pods", fixture.Namespace, fields.Everything()), taint: taint, out: out},
+		{resource: "csinodes", source: cache.NewListWatchFromClient(storage, "csinodes", "", fields.Everything()), taint: taint, out: out},
 	}
 	for _, s := range streams {
 		if err := s.start(ctx); err != nil {
@@ -45,27 +52,27 @@ func Run(ctx context.Context, kubeconfig string, taint corev1.Taint, out io.Writ
 	if err := child.SayReady(out); err != nil {
 		return err
 	}
-	var both errgroup.Group
+	var all errgroup.Group
 	for _, s := range streams {
-		both.Go(s.follow)
+		all.Go(s.follow)
 	}
-	if err := both.Wait(); ctx.Err() == nil {
+	if err := all.Wait(); ctx.Err() == nil {
 		return err
 	}
 	return nil
 }
 
-// newClient returns a client that decodes only parts of nodes and pods: decoding whole
+// newClient returns a client for a group that decodes only parts of nodes and pods: decoding whole
 // objects would take CPU time from the measured processes. Each watch has its own
 // connection, as HTTP/1.1 requires.
-func newClient(kubeconfig string) (rest.Interface, error) {
+func newClient(kubeconfig, path string, group schema.GroupVersion) (rest.Interface, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
 	config.NextProtos = []string{"http/1.1"}
 	config.ContentType = runtime.ContentTypeProtobuf
-	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.APIPath, config.GroupVersion = path, &group
 	config.NegotiatedSerializer = wire.NewSerializer(scheme.Codecs.WithoutConversion(), wire.Options{})
 	client, err := rest.RESTClientFor(config)
 	if err != nil {
@@ -128,6 +135,11 @@ func (s *stream) report(event watch.Event, now time.Time) error {
 		}
 		if o.Spec.NodeName != "" {
 			states |= Bound
+		}
+	case *storagev1.CSINode:
+		name, states = o.Name, Unregistered
+		if len(o.Spec.Drivers) > 0 {
+			states = Registered
 		}
 	default:
 		return apierrors.FromObject(event.Object)

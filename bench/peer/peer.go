@@ -24,7 +24,7 @@ import (
 )
 
 // A Peer is a program that removes a taint from a node when the daemon of the benchmark is
-// ready there: the DaemonSet "agent" in the namespace "bench".
+// ready there, the DaemonSet "agent" in the namespace "bench", or a CSI driver is registered.
 type Peer struct {
 	// Name identifies the peer.
 	Name string `json:"name"`
@@ -35,8 +35,12 @@ type Peer struct {
 	// kubeconfig with all permissions.
 	Arguments   []string `json:"arguments"`
 	Environment []string `json:"environment"`
-	// Taint is the taint that the peer removes, such as "example.com/agent:NoSchedule".
+	// Taint is the taint that the peer removes, such as "example.com/agent:NoSchedule" or
+	// "example.com/agent=true:NoSchedule".
 	Taint string `json:"taint"`
+	// CSIDriver is the name of the CSI driver that the peer waits for, if it does not wait for
+	// the DaemonSet.
+	CSIDriver string `json:"csiDriver"`
 	// Objects is a file of objects that are created before the peer is started, such as its
 	// CRDs. A relative path is relative to the peer's file.
 	Objects string `json:"objects"`
@@ -70,8 +74,9 @@ func Load(file string) (*Peer, error) {
 
 // ParseTaint parses a taint such as "example.com/agent:NoSchedule".
 func ParseTaint(text string) (corev1.Taint, error) {
-	key, effect, _ := strings.Cut(text, ":")
-	taint := corev1.Taint{Key: key, Effect: corev1.TaintEffect(effect)}
+	name, effect, _ := strings.Cut(text, ":")
+	key, value, _ := strings.Cut(name, "=")
+	taint := corev1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
 	known := []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute}
 	if key == "" || !slices.Contains(known, taint.Effect) {
 		return taint, fmt.Errorf("taint %q is invalid: it must be like example.com/agent:NoSchedule", text)

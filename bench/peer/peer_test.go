@@ -44,8 +44,8 @@ objects: objects.yaml
 	if got := expand(got.Arguments, "/config"); !slices.Equal(got, []string{"--kubeconfig=/config"}) {
 		t.Errorf("arguments %q", got)
 	}
-	got, err = Load(write(t, "{name: example, program: /p, taint: 'a/b:NoExecute', objects: /o}"))
-	if err != nil || got.Program != "/p" || got.Objects != "/o" {
+	got, err = Load(write(t, "{name: example, program: /p, taint: 'a/b=c:NoExecute', objects: /o, csiDriver: d}"))
+	if err != nil || got.Program != "/p" || got.Objects != "/o" || got.CSIDriver != "d" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

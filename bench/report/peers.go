@@ -11,8 +11,9 @@ import (
 type Subject struct {
 	Name string
 	// Latencies are the times in ms from a daemon that is ready to the taint that is
-	// removed, of nodes that become ready one after the other.
-	Latencies []float64
+	// removed, of nodes that become ready one after the other, and Contended the same while
+	// another writer adds a taint to each node.
+	Latencies, Contended []float64
 	// PerSecond is the number of taints that are removed per second if many nodes become
 	// ready at once.
 	PerSecond float64
@@ -26,14 +27,19 @@ type Subject struct {
 
 // Peers writes a Markdown table of programs.
 func Peers(out io.Writer, subjects []Subject) {
-	fmt.Fprintln(out, "| | p50 in ms | p99 in ms | at once, per second | requests per node | writes per node | CPU per node in ms | peak memory in MiB | lost foreign taints |")
-	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+	fmt.Fprintln(out, "| | p50 in ms | p99 in ms | p50 beside a writer | p99 beside a writer | at once, per second | requests per node | writes per node | CPU per node in ms | peak memory in MiB | lost foreign taints |")
+	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, s := range subjects {
-		p50, p99 := unmeasured, unmeasured
-		if len(s.Latencies) > 0 {
-			p50, p99 = number(Percentile(50)(s.Latencies)), number(Percentile(99)(s.Latencies))
-		}
-		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s | %d of %d |\n", s.Name, p50, p99,
+		fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s | %d of %d |\n", s.Name,
+			percentile(50, s.Latencies), percentile(99, s.Latencies), percentile(50, s.Contended), percentile(99, s.Contended),
 			number(s.PerSecond), number(s.Requests), number(s.Writes), number(s.CPU), number(s.Memory), s.Lost, s.Foreign)
 	}
+}
+
+// percentile returns the text of a percentile.
+func percentile(p int, observations []float64) string {
+	if len(observations) == 0 {
+		return unmeasured
+	}
+	return number(Percentile(p)(observations))
 }

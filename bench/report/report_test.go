@@ -322,12 +322,12 @@ func TestPageOfAQuickRunThatReachedAll(t *testing.T) {
 func TestPeers(t *testing.T) {
 	var table strings.Builder
 	Peers(&table, []Subject{
-		{Name: "nodegate", Latencies: []float64{4, 6, 5}, PerSecond: 200, Requests: 1.1, Writes: 1, CPU: 0.9, Memory: 45, Lost: 0, Foreign: 39},
+		{Name: "nodegate", Latencies: []float64{4, 6, 5}, Contended: []float64{7, 8, 9}, PerSecond: 200, Requests: 1.1, Writes: 1, CPU: 0.9, Memory: 45, Lost: 0, Foreign: 39},
 		{Name: "other", PerSecond: 20, Requests: 4, Writes: 2, CPU: 3, Memory: 60, Lost: 2, Foreign: 39},
 	})
 	for _, want := range []string{
-		"| nodegate | 5.00 | 6.00 | 200 | 1.10 | 1.00 | 0.900 | 45.0 | 0 of 39 |\n",
-		"| other | - | - | 20.0 | 4.00 | 2.00 | 3.00 | 60.0 | 2 of 39 |\n",
+		"| nodegate | 5.00 | 6.00 | 8.00 | 9.00 | 200 | 1.10 | 1.00 | 0.900 | 45.0 | 0 of 39 |\n",
+		"| other | - | - | - | - | 20.0 | 4.00 | 2.00 | 3.00 | 60.0 | 2 of 39 |\n",
 	} {
 		if !strings.Contains(table.String(), want) {
 			t.Errorf("%q is not in:\n%s", want, table.String())
