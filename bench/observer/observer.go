@@ -28,8 +28,8 @@ const Program = "observer"
 type State uint16
 
 // States of a node: with or without the observed taint. States of a pod in the
-// benchmark's namespace: ready or not, and bound to a node. State of a CSINode, which has
-// its node's name: a CSI driver is registered. Gone is the state of a deleted object.
+// benchmark's namespace: ready or not, and bound to a node. States of a CSINode: a CSI driver
+// is registered or not. Gone is the state of a deleted object.
 const (
 	Tainted State = 1 << iota
 	Open
@@ -48,6 +48,10 @@ var names = map[State]string{
 
 // String returns the name of a single state.
 func (s State) String() string { return names[s] }
+
+// CSINode returns the name under which the CSINode of a node is observed. A name identifies an
+// object, and a CSINode has that of its node.
+func CSINode(node string) string { return "csinode/" + node }
 
 // An observation contains all states of an object from a time on.
 type observation struct {

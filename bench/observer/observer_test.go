@@ -31,7 +31,7 @@ func TestOnlyChangesAreReported(t *testing.T) {
 		return p
 	}
 	csi := func(registered bool) *storagev1.CSINode {
-		return fixture.CSINode(fixture.Node("c", now), fixture.CSIDriver, registered)
+		return fixture.CSINode(fixture.Node("n", now), fixture.CSIDriver, registered)
 	}
 	var out bytes.Buffer
 	s := &stream{taint: fixture.Taint, out: &out, states: map[string]State{}}
@@ -59,7 +59,7 @@ func TestOnlyChangesAreReported(t *testing.T) {
 	want := []observation{
 		{Tainted, "n", time.Unix(0, 0)}, {Open, "n", time.Unix(2, 0)}, {Gone, "n", time.Unix(4, 0)}, {Open, "n", time.Unix(5, 0)},
 		{Unready, "p", time.Unix(6, 0)}, {Unready | Bound, "p", time.Unix(7, 0)}, {Ready | Bound, "p", time.Unix(8, 0)},
-		{Unregistered, "c", time.Unix(9, 0)}, {Registered, "c", time.Unix(10, 0)},
+		{Unregistered, "csinode/n", time.Unix(9, 0)}, {Registered, "csinode/n", time.Unix(10, 0)},
 	}
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(observation{})); diff != "" {
 		t.Errorf("reported (-want +got):\n%s", diff)

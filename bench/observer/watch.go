@@ -137,7 +137,7 @@ func (s *stream) report(event watch.Event, now time.Time) error {
 			states |= Bound
 		}
 	case *storagev1.CSINode:
-		name, states = o.Name, Unregistered
+		name, states = CSINode(o.Name), Unregistered
 		if len(o.Spec.Drivers) > 0 {
 			states = Registered
 		}

@@ -41,7 +41,7 @@ func driverRegistered(csi *driver.CSINodes) *evidence {
 			_, err := csi.Register(ctx, exists)
 			return err
 		},
-		state: observer.Registered, object: func(node string) string { return node },
+		state: observer.Registered, object: observer.CSINode,
 	}
 }
 
