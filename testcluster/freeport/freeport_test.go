@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Concurrent callers get different ports, none of which the operating system gives to
-// outgoing connections, even if nobody listens on them yet.
+// Concurrent callers get different ports, although no process listens on them yet. All are
+// outside the range of outgoing connections.
 func TestChosenPortsAreDifferent(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[int]bool{}

@@ -34,7 +34,7 @@ const (
 	// podPageSize is the number of pods for each request. For each page, an API server visits
 	// all pods that follow, so that pages of the usual size would make up a quarter of its work.
 	podPageSize = 5000
-	// headBytes is enough for a list's metadata, with the token of the next page.
+	// headBytes usually contain a list's metadata, with the token of the next page.
 	headBytes = 4 << 10
 )
 
@@ -98,14 +98,11 @@ func (r *podReader) receive(ctx context.Context, token string, p *podPage) error
 	if _, err := p.body.ReadFrom(io.LimitReader(body, headBytes)); err != nil {
 		return fmt.Errorf("reading the response: %w", err)
 	}
-	meta, isProtobuf := wire.ListMeta(p.body.Bytes())
-	if isProtobuf {
-		p.next <- meta.Continue
-	}
+	known := p.tellNext()
 	if _, err := p.body.ReadFrom(body); err != nil {
 		return fmt.Errorf("reading the response: %w", err)
 	}
-	if isProtobuf {
+	if known || p.tellNext() {
 		return nil
 	}
 	var list metav1.PartialObjectMetadataList
@@ -114,6 +111,15 @@ func (r *podReader) receive(ctx context.Context, token string, p *podPage) error
 	}
 	p.next <- list.Continue
 	return nil
+}
+
+// tellNext sends the token of the next page, if what was received contains it in protobuf.
+func (p *podPage) tellNext() bool {
+	meta, ok := wire.ListMeta(p.body.Bytes())
+	if ok {
+		p.next <- meta.Continue
+	}
+	return ok
 }
 
 // decode decodes a page, in protobuf or in JSON.

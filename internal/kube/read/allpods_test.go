@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -110,6 +111,22 @@ func TestEachBoundPod(t *testing.T) {
 				t.Errorf("%d pods in %s: %d requests, want %d: %v", count, mediaType, len(s.pages), requests, s.pages)
 			}
 		}
+	}
+}
+
+// A token that is longer than the head of a page is found when the page was received.
+func TestLongToken(t *testing.T) {
+	read, token := 0, strings.Repeat("x", headBytes+1)
+	err := newReader(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		list := &corev1.PodList{Items: make([]corev1.Pod, 1)}
+		if r.URL.Query().Get("continue") != token {
+			list.Continue = token
+		}
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+		_, _ = w.Write(wiretest.Encode(t, list))
+	})).EachWorkload(t.Context(), func(*corev1.Pod) { read++ })
+	if err != nil || read != 2 {
+		t.Errorf("read %d pods (%v), want 2", read, err)
 	}
 }
 
