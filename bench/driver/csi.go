@@ -5,6 +5,7 @@ package driver
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/nodegate/nodegate/bench/fixture"
 )
@@ -54,7 +55,11 @@ func (c *CSINodes) Register(ctx context.Context, registered bool) (Speed, error)
 
 // RegisterOne registers the CSI driver on a node.
 func (c *CSINodes) RegisterOne(ctx context.Context, node string) error {
-	return c.driver.put(ctx, c.with[c.index[node]])
+	i, ok := c.index[node]
+	if !ok {
+		return fmt.Errorf("registering the CSI driver on %s: it is not one of the fleet's first nodes", node)
+	}
+	return c.driver.put(ctx, c.with[i])
 }
 
 // Delete deletes the CSINodes.

@@ -118,6 +118,10 @@ type Env struct {
 // username is the user name of nodegate and of the limit.
 const username = "system:serviceaccount:nodegate-system:nodegate"
 
+// PeerUser is the user name of programs that are measured beside nodegate, which has all
+// permissions.
+const PeerUser = "bench-peer"
+
 // New sets up an environment. Messages about the progress are written to progress.
 func New(ctx context.Context, sizes Sizes, progress io.Writer) (_ *Env, err error) {
 	e := &Env{Sizes: sizes, progress: progress, began: time.Now()}
@@ -212,10 +216,6 @@ func (e *Env) SetGate(ctx context.Context, spec map[string]any) error {
 	}
 	return e.Applier.Apply(ctx, gate)
 }
-
-// PeerUser is the user name of programs that are measured beside nodegate, which has all
-// permissions.
-const PeerUser = "bench-peer"
 
 // Say prints the elapsed time and a message.
 func (e *Env) Say(format string, arguments ...any) {

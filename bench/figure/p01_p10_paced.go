@@ -106,7 +106,7 @@ func (e *Env) pace(ctx context.Context, count int, ready bool) ([]float64, error
 	if !ready {
 		pod, state = observer.Unready, observer.Tainted
 	}
-	return e.latencies(ctx, nodes, pod, state, func(node string) string { return node })
+	return e.latencies(ctx, nodes, pod, observer.Event{State: state, Object: observer.Node})
 }
 
 // onRegression returns the gate's additional fields with which it closes again.

@@ -67,6 +67,6 @@ func (e *Env) bind(ctx context.Context, _ *Subject) (_ report.Sample, err error)
 	if err := e.Fleet.Pace(ctx, nodes, boundRate, true); err != nil {
 		return nil, err
 	}
-	bound, err := e.latencies(ctx, nodes, observer.Ready, observer.Bound, driver.WorkloadName)
+	bound, err := e.latencies(ctx, nodes, observer.Ready, observer.Event{State: observer.Bound, Object: driver.WorkloadName})
 	return report.Sample{latency: bound}, err
 }

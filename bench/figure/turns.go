@@ -203,27 +203,10 @@ func (e *Env) AwaitQuiet(ctx context.Context, s *Subject) error {
 	return meter.AwaitQuiet(ctx, pids...)
 }
 
-// latencies waits until an object of each node has entered a state, and returns the times
-// in milliseconds since the daemon's pod there entered another state.
-func (e *Env) latencies(ctx context.Context, nodes []string, pod, state observer.State, object func(node string) string) ([]float64, error) {
-	return latencies(ctx, e.Observer, nodes, pod, state, object)
-}
-
-// latencies is like Env.latencies, with another observer.
-func latencies(ctx context.Context, o *observer.Observer, nodes []string, pod, state observer.State, object func(node string) string) ([]float64, error) {
-	if err := o.AwaitSeen(ctx, state, len(nodes)); err != nil {
-		return nil, err
-	}
-	var all []float64
-	from, to := o.Seen(pod), o.Seen(state)
-	for _, node := range nodes {
-		start, end := from[fixture.PodName(node)], to[object(node)]
-		if start.IsZero() || end.IsZero() {
-			return nil, fmt.Errorf("measuring latencies: %s was not observed to be %s, or its pod not to be %s", object(node), state, pod)
-		}
-		all = append(all, milliseconds(end.Sub(start)))
-	}
-	return all, nil
+// latencies waits until an event has occurred for each node, and returns the times in
+// milliseconds since the daemon's pod there entered a state.
+func (e *Env) latencies(ctx context.Context, nodes []string, pod observer.State, to observer.Event) ([]float64, error) {
+	return e.Observer.Latencies(ctx, nodes, observer.Event{State: pod, Object: fixture.PodName}, to)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e6 }

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
-	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
 )
 
@@ -35,37 +33,24 @@ func newBareList(config *rest.Config) (*bareList, error) {
 
 // run reads all pods once, and adds what it cost, in seconds, to the sample.
 func (b *bareList) run(ctx context.Context, server int, into report.Sample) error {
-	if err := meter.AwaitQuiet(ctx, server); err != nil {
-		return err
-	}
-	before, err := meter.CPU(server)
-	if err != nil {
-		return err
-	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, b.url, http.NoBody)
 	if err != nil {
 		return fmt.Errorf("listing all pods: %w", err)
 	}
 	request.Header.Set("Accept", runtime.ContentTypeProtobuf)
 	request.Header.Set("Accept-Encoding", "gzip")
-	began := time.Now()
-	response, err := b.client.Do(request)
-	if err != nil {
-		return fmt.Errorf("listing all pods: %w", err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("listing all pods: %s", response.Status)
-	}
-	if _, err := io.Copy(io.Discard, response.Body); err != nil {
-		return fmt.Errorf("receiving all pods: %w", err)
-	}
-	took := time.Since(began)
-	after, err := meter.CPU(server)
-	if err != nil {
-		return err
-	}
-	into.Add("took", took.Seconds())
-	into.Add("server", (after - before).Seconds())
-	return nil
+	return timed(ctx, server, into, func() error {
+		response, err := b.client.Do(request)
+		if err != nil {
+			return fmt.Errorf("listing all pods: %w", err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			return fmt.Errorf("listing all pods: %s", response.Status)
+		}
+		if _, err := io.Copy(io.Discard, response.Body); err != nil {
+			return fmt.Errorf("receiving all pods: %w", err)
+		}
+		return nil
+	})
 }

@@ -79,6 +79,29 @@ func inTurns(rounds int, nodegate, limit func(into report.Sample) error) ([]repo
 	return pairs, nil
 }
 
+// timed adds the duration of do, and the CPU time of the API server in it, to the sample.
+func timed(ctx context.Context, server int, into report.Sample, do func() error) error {
+	if err := meter.AwaitQuiet(ctx, server); err != nil {
+		return err
+	}
+	before, err := meter.CPU(server)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := do(); err != nil {
+		return err
+	}
+	took := time.Since(began)
+	after, err := meter.CPU(server)
+	if err != nil {
+		return err
+	}
+	into.Add("took", took.Seconds())
+	into.Add("server", (after - before).Seconds())
+	return nil
+}
+
 func reportRows(pairs []report.Pair, size string, goal *report.Goal) []report.Row {
 	row := func(what, unit, quantity string, goal *report.Goal) report.Row {
 		return report.Compare(what+", "+size, unit, pairs, quantity, report.Mean, goal)
@@ -105,22 +128,14 @@ func buildPlugin(ctx context.Context, c *testcluster.Cluster) (*plugin, error) {
 
 // run creates a report once and adds what it cost, in seconds and MiB, to the sample.
 func (p *plugin) run(ctx context.Context, server int, into report.Sample) error {
-	if err := meter.AwaitQuiet(ctx, server); err != nil {
-		return err
-	}
-	before, err := meter.CPU(server)
-	if err != nil {
-		return err
-	}
 	command := exec.CommandContext(ctx, p.program, "report", "-o", "html", "--output-file", filepath.Join(filepath.Dir(p.program), "report.html"))
 	command.Env = append(command.Environ(), "KUBECONFIG="+p.kubeconfig)
-	began := time.Now()
-	output, err := command.CombinedOutput()
-	took := time.Since(began)
-	if err != nil {
-		return fmt.Errorf("running kubectl gate report: %w:\n%s", err, bytes.TrimSpace(output))
-	}
-	after, err := meter.CPU(server)
+	err := timed(ctx, server, into, func() error {
+		if output, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("running kubectl gate report: %w:\n%s", err, bytes.TrimSpace(output))
+		}
+		return nil
+	})
 	if err != nil {
 		return err
 	}
@@ -128,9 +143,7 @@ func (p *plugin) run(ctx context.Context, server int, into report.Sample) error 
 	if !ok {
 		return errors.New("the operating system does not report the memory of an ended process")
 	}
-	into.Add("took", took.Seconds())
 	into.Add("client", (command.ProcessState.UserTime() + command.ProcessState.SystemTime()).Seconds())
-	into.Add("server", (after - before).Seconds())
 	into.Add("memory", float64(usage.Maxrss<<10)/mebibyte) // in KiB on Linux
 	return nil
 }

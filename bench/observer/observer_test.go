@@ -107,3 +107,17 @@ func TestObserver(t *testing.T) {
 		t.Errorf("unready %v, bound %v", o.Seen(Unready), o.Seen(Bound))
 	}
 }
+
+// A latency is from one object of a node to another; a missing event is an error.
+func TestLatencies(t *testing.T) {
+	o := newObserver()
+	o.add(observation{Registered, CSINode("n"), time.Unix(1, 0)})
+	o.add(observation{Open, "n", time.Unix(1, 5e6)})
+	registered, open := Event{Registered, CSINode}, Event{Open, Node}
+	if got, err := o.Latencies(t.Context(), []string{"n"}, registered, open); err != nil || !cmp.Equal(got, []float64{5}) {
+		t.Errorf("got %v ms (%v), want 5", got, err)
+	}
+	if got, err := o.Latencies(t.Context(), []string{"n"}, Event{Ready, fixture.PodName}, open); err == nil {
+		t.Errorf("got %v ms from a pod that was never ready", got)
+	}
+}

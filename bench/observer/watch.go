@@ -42,7 +42,7 @@ func Run(ctx context.Context, kubeconfig string, taint corev1.Taint, out io.Writ
 	streams := []*stream{
 		{resource: "nodes", source: cache.NewListWatchFromClient(client, "nodes", "", fields.Everything()), taint: taint, out: out},
 		{resource: "pods", source: cache.NewListWatchFromClient(client, "pods", fixture.Namespace, fields.Everything()), taint: taint, out: out},
-		{resource: "csinodes", source: cache.NewListWatchFromClient(storage, "csinodes", "", fields.Everything()), taint: taint, out: out},
+		{resource: "csinodes", source: cache.NewListWatchFromClient(storage, "csinodes", "", fields.Everything()), out: out},
 	}
 	for _, s := range streams {
 		if err := s.start(ctx); err != nil {

@@ -4,7 +4,6 @@ package peer
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/nodegate/nodegate/bench/driver"
 	"github.com/nodegate/nodegate/bench/fixture"
@@ -16,9 +15,8 @@ type evidence struct {
 	// one writes the evidence of a node, and all that of the first nodes, or removes it.
 	one func(ctx context.Context, node string) error
 	all func(ctx context.Context, count int, exists bool) error
-	// The observer sees it when the object of a node is in a state.
-	state  observer.State
-	object func(node string) string
+	// event is how the observer sees it.
+	event observer.Event
 }
 
 // daemonReady is the ready pod of the benchmark's DaemonSet.
@@ -29,7 +27,7 @@ func (e *bench) daemonReady() *evidence {
 			_, err := e.Fleet.Report(ctx, count, exists)
 			return err
 		},
-		state: observer.Ready, object: fixture.PodName,
+		event: observer.Event{State: observer.Ready, Object: fixture.PodName},
 	}
 }
 
@@ -41,23 +39,6 @@ func driverRegistered(csi *driver.CSINodes) *evidence {
 			_, err := csi.Register(ctx, exists)
 			return err
 		},
-		state: observer.Registered, object: observer.CSINode,
+		event: observer.Event{State: observer.Registered, Object: observer.CSINode},
 	}
-}
-
-// latencies returns the time from each node's evidence to its opening, in ms.
-func (v *evidence) latencies(ctx context.Context, o *observer.Observer, nodes []string) ([]float64, error) {
-	if err := o.AwaitSeen(ctx, observer.Open, len(nodes)); err != nil {
-		return nil, err
-	}
-	var all []float64
-	from, to := o.Seen(v.state), o.Seen(observer.Open)
-	for _, node := range nodes {
-		start, end := from[v.object(node)], to[node]
-		if start.IsZero() || end.IsZero() {
-			return nil, fmt.Errorf("measuring latencies: node %s was not observed to be open, or %s not to be %s", node, v.object(node), v.state)
-		}
-		all = append(all, 1e3*end.Sub(start).Seconds())
-	}
-	return all, nil
 }

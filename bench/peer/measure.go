@@ -281,7 +281,7 @@ func (t *turn) oneByOne(ctx context.Context, nodes []string, contended bool) ([]
 	if err := writes.Wait(); err != nil {
 		return nil, err
 	}
-	return t.evidence.latencies(ctx, t.watching, nodes)
+	return t.watching.Latencies(ctx, nodes, t.evidence.event, observer.Event{State: observer.Open, Object: observer.Node})
 }
 
 // addForeignTaint adds a taint as a careful writer does: it reads the node, and updates what
@@ -313,7 +313,7 @@ func (t *turn) atOnce(ctx context.Context, all, closed int) (float64, error) {
 	if err := t.watching.AwaitSeen(ctx, observer.Open, closed); err != nil {
 		return 0, err
 	}
-	ready := slices.MinFunc(slices.Collect(maps.Values(t.watching.Seen(t.evidence.state))), time.Time.Compare)
+	ready := slices.MinFunc(slices.Collect(maps.Values(t.watching.Seen(t.evidence.event.State))), time.Time.Compare)
 	open := slices.MaxFunc(slices.Collect(maps.Values(t.watching.Seen(observer.Open))), time.Time.Compare)
 	return float64(closed) / open.Sub(ready).Seconds(), nil
 }

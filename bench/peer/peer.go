@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package peer runs other programs that remove taints from nodes, so that they can be
-// measured like nodegate. Which programs these are is specified by files of the user.
+// Package peer runs other programs that remove taints from nodes, and measures them beside
+// nodegate. Which programs these are is specified by files of the user.
 package peer
 
 import (
