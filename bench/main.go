@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench compares nodegate with the limit, which is the minimum cost of its work:
-// a bare loop that watches the same pods and sends one precomputed PATCH for each change.
+// a bare loop that watches the same objects and sends one precomputed PATCH for each change.
 // Both take turns (A B B A) on the same API server, with the same permissions, client
 // settings and concurrency. The main results are ratios within pairs of turns, because
 // absolute values depend on the machine and its current load. Rounds in which the machine

@@ -83,7 +83,7 @@ var (
 		Newborn: 200, Bound: 12, Large: 5000, Newcomers: 25, Idle: 32 * time.Second,
 		Stored: FleetSize{Nodes: 5_000, Others: 150_000, AtMost: 60}, Replayed: FleetSize{Nodes: 50_000, AtMost: 150}, Starts: 2,
 		Creations: 100, ConfigMaps: 50_000, Patches: 100, Gated: 2000,
-		Reported: FleetSize{Nodes: 5_000, Others: 85_000, AtMost: 3}, Growth: []int{200, 5_000, 100_000}, Joining: 330,
+		Reported: FleetSize{Nodes: 5_000, Others: 85_000}, Growth: []int{200, 5_000, 100_000}, Joining: 330,
 	}
 	Quick = Sizes{
 		Rounds: 1, Spare: 10 * time.Second, Paced: 20, Flaps: 30, Fleets: []int{50, 200},

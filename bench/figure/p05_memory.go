@@ -30,8 +30,8 @@ type FleetSize struct {
 	AtMost float64
 }
 
-// Goal returns the goal, or nil if there is none.
-func (s FleetSize) Goal() *report.Goal {
+// goal returns the goal, or nil if there is none.
+func (s FleetSize) goal() *report.Goal {
 	if s.AtMost == 0 {
 		return nil
 	}
@@ -172,7 +172,7 @@ func (m *memories) row(size FleetSize) report.Row {
 	if size.Others > 0 {
 		what += fmt.Sprintf(", %d other pods", size.Others)
 	}
-	return report.Alone(what, "MiB", size.Goal(), m.peak...)
+	return report.Alone(what, "MiB", size.goal(), m.peak...)
 }
 
 // note returns a sentence about the parts of the memory.

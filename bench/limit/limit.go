@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package limit implements the limit, which is the minimum cost of nodegate's work: a
-// bare loop that watches the daemon's pods and sends one precomputed PATCH for each
-// change, with nodegate's credentials, client settings and concurrency. It decides and
-// checks nothing, and stores only which pods were ready.
+// bare loop that watches the daemon's pods and all Nodes, and sends one precomputed PATCH
+// for each change of a pod, with nodegate's credentials, client settings and concurrency.
+// It decides and checks nothing, drops the Nodes that it receives, and stores only which
+// pods were ready. Without a watch of Nodes, no controller can keep a node closed.
 package limit
 
 import (
@@ -39,8 +40,7 @@ const Program = "limit"
 type Direction string
 
 // Opens follows daemons that become ready, like a gate that never closes again. Follows
-// also follows daemons that stop being ready. Watches also watches all Nodes, which every
-// controller must do that keeps nodes closed: it drops what it receives, and writes nothing.
+// also follows daemons that stop being ready. Watches writes nothing.
 const (
 	Opens   Direction = "opens"
 	Follows Direction = "follows"
@@ -90,14 +90,12 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	for _, pod := range existing.(*corev1.PodList).Items {
 		was[pod.Spec.NodeName] = fixture.Ready(&pod)
 	}
-	if direction == Watches {
-		all := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
-		_, nodes, err := child.Watch(ctx, all, nil)
-		if err != nil {
-			return fmt.Errorf("following nodes: %w", err)
-		}
-		go drop(nodes)
+	all := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
+	_, nodes, err := child.Watch(ctx, all, nil)
+	if err != nil {
+		return fmt.Errorf("following nodes: %w", err)
 	}
+	go drop(nodes)
 	changes := make(chan change, 1024)
 	var writers sync.WaitGroup
 	for range fixture.Workers {

@@ -139,8 +139,8 @@ func (r *Report) With(verdict Verdict) []string {
 
 const introduction = `Values are medians of n measurements, with the confidence interval of the median in parentheses: 95 % or more, or 93.75 %
 with five values. Ratios are computed within pairs of successive turns of nodegate and of the limit (A B B A). The limit is
-a bare loop that watches pods and sends one precomputed PATCH for each node, with nodegate's permissions, client settings
-and concurrency.
+a bare loop that watches the same pods and all Nodes, and sends one precomputed PATCH for each node, with nodegate's
+permissions, client settings and concurrency.
 
 A goal is reached if the whole interval is within it, and not reached if the whole interval is outside. Otherwise this run
 does not decide. Single values (n is 1) are compared as they are. A round in which the machine did something else is
