@@ -59,17 +59,15 @@ type SignalSource struct {
 	Pods *PodsSignal `json:"pods,omitempty"`
 
 	// completed holds when a pod that runs once, such as that of a Job, has
-	// succeeded on the node in the current boot. Of several pods, the one that
-	// finished last decides, so a later failure ends an earlier success.
+	// succeeded on the node in the current boot. Of several pods that have finished,
+	// the one that was created last decides, so a later failure ends an earlier
+	// success.
 	//
 	// The success is stored on the Node as long as the gate is closed, and when the
 	// gate opens. After that, the pod can be deleted without consequences.
 	//
-	// A pod belongs to the current boot if it was not known before the boot. If its
-	// label nodegate.dev/boot-id is set, it belongs to the boot with that ID instead.
-	// On a node that existed before the gate, or that rebooted while nodegate did not
-	// watch it, only pods with that label count, and pods whose containers started
-	// afterwards.
+	// A pod belongs to the boot that its label nodegate.dev/boot-id names. A pod
+	// without the label never counts.
 	// +optional
 	Completed *CompletedSignal `json:"completed,omitempty"`
 

@@ -227,7 +227,7 @@ func TestThePageHasEveryVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, statuses, _ := strings.Cut(string(page), "\n## Exit statuses\n")
-	statuses, rights, both := strings.Cut(statuses, "\n## Rights\n")
+	statuses, rights, both := strings.Cut(statuses, "\n## Required permissions\n")
 	for _, v := range verbs() {
 		row := regexp.MustCompile("(?m)^\\|[^|]*`" + v.Name() + "`[^|]*\\|")
 		if !both || !row.MatchString(statuses) {

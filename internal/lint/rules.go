@@ -174,7 +174,7 @@ var Rules = []Rule{
 	{
 		ID: "no-boot-evidence", Severity: Warning, check: noBootEvidence,
 		Why: "No signal can distinguish the current boot from an earlier one: after a reboot, the gate opens based on information from before it.",
-		Do:  "Add a signal about pods (daemonSet, daemonSets, pods) or a condition with maxHeartbeatAgeSeconds, or set reclosePolicy to Never.",
+		Do:  "Add a signal about pods (daemonSet, daemonSets, pods, completed) or a condition with maxHeartbeatAgeSeconds, or set reclosePolicy to Never.",
 	},
 	{
 		ID: "selects-no-node", Severity: Note, Needs: []Kind{Nodes}, check: selectsNoNode,
