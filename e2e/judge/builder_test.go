@@ -176,6 +176,12 @@ func byCSIDriver(ng *v1alpha1.NodeGate) {
 	ng.Spec.OpenWhen[0].SignalSource = v1alpha1.SignalSource{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "csi"}}
 }
 
+// byRun changes the gate to wait for a pod that runs once.
+func byRun(ng *v1alpha1.NodeGate) {
+	ng.Spec.OpenWhen = []v1alpha1.Signal{{Name: "run", SignalSource: v1alpha1.SignalSource{Completed: &v1alpha1.CompletedSignal{
+		Namespace: "system", Selector: v1alpha1.EqualitySelector{MatchLabels: map[string]string{"app": "run"}}}}}}
+}
+
 // byLabel changes the gate to wait for a label of the node.
 func byLabel(ng *v1alpha1.NodeGate) {
 	ng.Spec.OpenWhen = []v1alpha1.Signal{{Name: "label", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}}}
@@ -287,6 +293,16 @@ func (s *builder) runs(name, container string, isReady bool, change ...func(*cor
 		f(pod)
 	}
 	return s.put("system:node:"+name, KindPod, pod)
+}
+
+// finishes reports the end of a pod on node "a" that runs once. Its label names a boot.
+func (s *builder) finishes(name, boot string, phase corev1.PodPhase, change ...func(*corev1.Pod)) *builder {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name, Labels: map[string]string{"app": "run", v1alpha1.BootLabel: boot}}}
+	pod.Spec.NodeName, pod.Status.Phase = "a", phase
+	for _, f := range change {
+		f(pod)
+	}
+	return s.put("system:node:a", KindPod, pod)
 }
 
 func (s *builder) newDaemonPod(node string) *corev1.Pod {

@@ -313,7 +313,7 @@ func (t *trial) relevant(node string, since time.Time, before int64) []int64 {
 // evaluator returns an evaluator for a node in a moment, at a time. If evidence is true, pods from
 // before the boot need evidence of the boot.
 func (t *trial) evaluator(m moment, name string, now time.Time, evidence bool) evaluator {
-	l := evaluator{moment: m, node: m.node(name), now: now}
+	l := evaluator{moment: m, node: m.node(name), now: now, doubtful: notJudged}
 	l.transient = func(key string) bool { return isTransient(key, t.TransientTaints) }
 	if evidence {
 		if t.boots[name] == nil {

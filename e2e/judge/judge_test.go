@@ -100,6 +100,54 @@ var histories = []history{
 		s.gate(byCSIDriver)
 		s.born("a", func(n *corev1.Node) { n.UID = "this" }).registers("a", "csi", "this").opens("a")
 	}},
+	{RuleOpening, "opens on a run of this boot that succeeded", "", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).opens("a")
+	}},
+	{RuleOpening, "opens on a run of another boot", "no pod that names the current boot has succeeded", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-0", corev1.PodSucceeded).opens("a")
+	}},
+	{RuleOpening, "opens on a run that names no boot", "no pod that names the current boot has succeeded", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "", corev1.PodSucceeded).opens("a")
+	}},
+	{RuleOpening, "opens on a run before the reboot", "no pod that names the current boot has succeeded", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).opens("a").pass(time.Minute).reboots("a")
+		s.closes("a", v1alpha1.ReasonRebooted).opens("a")
+	}},
+	{RuleOpening, "opens on a run on an earlier Node", "no pod that names the current boot has succeeded", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).pass(time.Minute).remove(KindNode, "", "a").born("a").opens("a")
+	}},
+	{RuleOpening, "opens on a run that failed", "no pod that names the current boot has succeeded", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodFailed).opens("a")
+	}},
+	{RuleOpening, "opens on a run that is being deleted", "no pod that names the current boot has succeeded", func(s *builder) {
+		s.gate(byRun).born("a")
+		s.finishes("run", "boot-1", corev1.PodSucceeded, func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(s.now)) }).opens("a")
+	}},
+	{RuleOpening, "opens on a run whose pod was deleted long ago", "", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).remove(KindPod, "system", "run").pass(time.Hour).opens("a")
+	}},
+	{RuleOpening, "opens although a later run has failed", "was created after the success of pod run, and has failed", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).pass(time.Minute)
+		s.finishes("later", "boot-1", corev1.PodFailed).pass(time.Minute).opens("a")
+	}},
+	{RuleOpening, "opens although an earlier run has failed", "", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodFailed).pass(time.Minute)
+		s.finishes("later", "boot-1", corev1.PodSucceeded).pass(time.Minute).opens("a")
+	}},
+	{RuleOpening, "opens on a run that is too old", "is too old", func(s *builder) {
+		s.gate(byRun, func(ng *v1alpha1.NodeGate) { ng.Spec.OpenWhen[0].Completed.MaxAgeSeconds = new(int32(60)) })
+		s.born("a").finishes("run", "boot-1", corev1.PodSucceeded).pass(2 * time.Minute).opens("a")
+	}},
+	{RuleOpening, "opens on a run that is just young enough", "", func(s *builder) {
+		s.gate(byRun, func(ng *v1alpha1.NodeGate) { ng.Spec.OpenWhen[0].Completed.MaxAgeSeconds = new(int32(60)) })
+		s.born("a").finishes("run", "boot-1", corev1.PodSucceeded).pass(50 * time.Second).opens("a")
+	}},
+	{RuleQuiet, "stays closed although a run has succeeded", "all signals have held for long enough", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded)
+	}},
+	{RuleQuiet, "stays closed because nodegate did not see the run", "", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).remove(KindPod, "system", "run")
+	}},
 	{RuleOpening, "opens on an unreachable node", "Ready condition is Unknown", func(s *builder) {
 		s.gate(byLabel).born("a", labelled, unreachable).opens("a").edit(admin, "a", reporting)
 	}},

@@ -168,7 +168,9 @@ func (t *trial) holdIn(window []moment, c *change, ng *v1alpha1.NodeGate, now ti
 		s := &ng.Spec.OpenWhen[i]
 		best, first := notYet, ""
 		for _, m := range window {
-			r, why := t.evaluator(m, c.name, now, true).signal(s)
+			l := t.evaluator(m, c.name, now, true)
+			l.doubtful = holds
+			r, why := l.signal(s)
 			if best, first = max(best, r), cmp.Or(first, why); best == holds {
 				break
 			}

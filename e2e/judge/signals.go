@@ -40,6 +40,8 @@ type evaluator struct {
 	now  time.Time
 	// boots are the node's boots; nil if evidence of the boot is not required.
 	boots *boots
+	// doubtful is the reading of what nodegate may or may not know.
+	doubtful reading
 	// transient reports whether taints with this key are temporary.
 	transient func(key string) bool
 }
@@ -89,7 +91,7 @@ func (l evaluator) source(s *v1alpha1.SignalSource) (reading, string) {
 	case s.CSIDriver != nil:
 		return l.csiDriver(s.CSIDriver)
 	case s.Completed != nil:
-		return notJudged, "signal completed"
+		return l.completed(s.Completed)
 	case s.Resource != nil:
 		return l.resource(s.Resource)
 	case s.ResourceSlices != nil:

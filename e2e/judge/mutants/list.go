@@ -114,6 +114,21 @@ var All = []Mutant{
 		Breaks: judge.RuleOpening, Plays: []string{"marks"},
 	},
 	{
+		Name:   "runs of another boot count",
+		Edits:  []Edit{{"internal/gate/run.go", `p.Run.Boot != "" && p.Run.Boot == t.node.BootID`, "true"}},
+		Breaks: judge.RuleOpening, Plays: []string{"checks"},
+	},
+	{
+		Name:   "runs that are being deleted count",
+		Edits:  []Edit{{"internal/signal/completed.go", "case p.Mirror, p.Terminating:", "case p.Mirror:"}},
+		Breaks: judge.RuleOpening, Plays: []string{"checks"},
+	},
+	{
+		Name:   "runs that failed count",
+		Edits:  []Edit{{"internal/kube/feed/podrun.go", "Succeeded: o.Status.Phase == corev1.PodSucceeded", "Succeeded: o.Status.Phase != corev1.PodRunning"}},
+		Breaks: judge.RuleOpening, Plays: []string{"checks"},
+	},
+	{
 		Name:   "conditions hold regardless of their status",
 		Edits:  []Edit{{"internal/signal/condition.go", "case !s.status.matches(string(c.Status)):", "case false:"}},
 		Breaks: judge.RuleOpening, Plays: []string{"conditions"},

@@ -49,6 +49,8 @@ func gates() []*v1alpha1.NodeGate {
 		gate("marked", open(v1alpha1.SignalSource{Pods: &v1alpha1.PodsSignal{
 			Namespace: namespace, Selector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": "marked"}},
 			ReadyBy: v1alpha1.ReadyByAnnotation, ReadyAnnotation: fit}})),
+		gate("check", open(v1alpha1.SignalSource{Completed: &v1alpha1.CompletedSignal{
+			Namespace: namespace, Selector: v1alpha1.EqualitySelector{MatchLabels: map[string]string{"app": "check"}}}})),
 		gate("fit", open(label()), onRegression),
 		gate("calm", open(condition("Net")), onRegression),
 		gate("level", level),

@@ -26,6 +26,7 @@ var plays = map[string]func(*play){
 	"csi":              csi,
 	"conditions":       conditions,
 	"marks":            marks,
+	"checks":           checks,
 	"regression":       regression,
 	"unknown":          unknownIsNoRegression,
 	"level":            followsLevel,
