@@ -11,6 +11,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -182,6 +183,14 @@ func byRun(ng *v1alpha1.NodeGate) {
 		Namespace: "system", Selector: v1alpha1.EqualitySelector{MatchLabels: map[string]string{"app": "run"}}}}}}
 }
 
+// byDevices changes the gate to wait for the pools of a DRA driver, and for a number of devices
+// in them.
+func byDevices(number int32) func(*v1alpha1.NodeGate) {
+	return func(ng *v1alpha1.NodeGate) {
+		ng.Spec.OpenWhen[0].SignalSource = v1alpha1.SignalSource{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: "dra", MinDevices: number}}
+	}
+}
+
 // byLabel changes the gate to wait for a label of the node.
 func byLabel(ng *v1alpha1.NodeGate) {
 	ng.Spec.OpenWhen = []v1alpha1.Signal{{Name: "label", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}}}
@@ -325,6 +334,25 @@ func (s *builder) registers(node, driver string, owner types.UID) *builder {
 	return s
 }
 
+// publishes creates a slice of a generation of pool "a" on node "a", as its DRA driver. The pool
+// consists of count slices. Each of the effects is the taint of a device; "" means none.
+func (s *builder) publishes(name string, owner types.UID, generation, count int64, effects ...resourcev1.DeviceTaintEffect) *builder {
+	slice := &resourcev1.ResourceSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{{Kind: "Node", Name: "a", UID: owner}}},
+		Spec: resourcev1.ResourceSliceSpec{
+			Driver: "dra", NodeName: new("a"), Pool: resourcev1.ResourcePool{Name: "a", Generation: generation, ResourceSliceCount: count},
+		},
+	}
+	for i, effect := range effects {
+		device := resourcev1.Device{Name: fmt.Sprint("device-", i)}
+		if effect != "" {
+			device.Taints = []resourcev1.DeviceTaint{{Key: "bad", Effect: effect}}
+		}
+		slice.Spec.Devices = append(slice.Spec.Devices, device)
+	}
+	return s.put("system:node:a", KindResourceSlice, slice)
+}
+
 // judged returns the verdict after a quiet minute.
 func (s *builder) judged() *Verdict {
 	s.pass(time.Minute)
@@ -368,6 +396,11 @@ func withOverride(uid, until string) func(*corev1.Node) {
 		node.UID = "this"
 		node.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = fmt.Sprintf(`{"state":"Open","until":%q,"uid":%q}`, until, uid)
 	}
+}
+
+// named sets the UID of the Node.
+func named(uid types.UID) func(*corev1.Node) {
+	return func(node *corev1.Node) { node.UID = uid }
 }
 
 func bootID(id string) func(*corev1.Node) {

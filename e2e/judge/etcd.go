@@ -25,13 +25,14 @@ const registry = "/registry/"
 
 // kept maps the kinds that the judge reads to their key prefixes below registry.
 var kept = map[Kind]string{
-	KindNode:      "minions/",
-	KindPod:       "pods/",
-	KindCSINode:   "csinodes/",
-	KindDaemonSet: "daemonsets/",
-	KindNodeGate:  "nodegate.dev/nodegates/",
-	KindPolicy:    "mutatingadmissionpolicies/",
-	KindBinding:   "mutatingadmissionpolicybindings/",
+	KindNode:          "minions/",
+	KindPod:           "pods/",
+	KindCSINode:       "csinodes/",
+	KindResourceSlice: "resourceslices/",
+	KindDaemonSet:     "daemonsets/",
+	KindNodeGate:      "nodegate.dev/nodegates/",
+	KindPolicy:        "mutatingadmissionpolicies/",
+	KindBinding:       "mutatingadmissionpolicybindings/",
 }
 
 // keepRevisions are the API server flags that turn off compaction, which otherwise

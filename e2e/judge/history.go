@@ -11,8 +11,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -22,11 +25,13 @@ type Kind string
 
 // The kinds that the judge reads.
 const (
-	KindNode      Kind = "Node"
-	KindPod       Kind = "Pod"
-	KindCSINode   Kind = "CSINode"
-	KindDaemonSet Kind = "DaemonSet"
-	KindNodeGate  Kind = "NodeGate"
+	KindNode    Kind = "Node"
+	KindPod     Kind = "Pod"
+	KindCSINode Kind = "CSINode"
+	// KindResourceSlice is needed only by resourceSlices signals.
+	KindResourceSlice Kind = "ResourceSlice"
+	KindDaemonSet     Kind = "DaemonSet"
+	KindNodeGate      Kind = "NodeGate"
 	// KindPolicy is a MutatingAdmissionPolicy, and KindBinding its binding.
 	KindPolicy  Kind = "MutatingAdmissionPolicy"
 	KindBinding Kind = "MutatingAdmissionPolicyBinding"
@@ -83,6 +88,8 @@ type History struct {
 	names map[Kind][]ID
 	// podsOf are the pods that were bound to a node at any time, by node name.
 	podsOf map[string][]ID
+	// slicesOf are the ResourceSlices that named a node at any time, by node name.
+	slicesOf map[string][]ID
 	// nodes are all versions of all Nodes, sorted by revision.
 	nodes []Version
 	// writes are the requests that were answered with a revision, sorted by the time
@@ -96,7 +103,7 @@ type History struct {
 func NewHistory(from, to int64, end time.Time, versions []Version, writes []Write) *History {
 	h := &History{
 		From: from, To: to, End: end,
-		byID: make(map[ID][]Version), names: make(map[Kind][]ID), podsOf: make(map[string][]ID), writes: make(map[int64][]Write),
+		byID: make(map[ID][]Version), names: make(map[Kind][]ID), podsOf: make(map[string][]ID), slicesOf: make(map[string][]ID), writes: make(map[int64][]Write),
 	}
 	slices.SortStableFunc(versions, func(a, b Version) int { return cmp.Compare(a.Revision, b.Revision) })
 	for _, v := range versions {
@@ -126,8 +133,17 @@ func (h *History) add(v Version) {
 	if v.Kind == KindNode {
 		h.nodes = append(h.nodes, v)
 	}
-	if pod, ok := v.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" && !slices.Contains(h.podsOf[pod.Spec.NodeName], v.ID) {
-		h.podsOf[pod.Spec.NodeName] = append(h.podsOf[pod.Spec.NodeName], v.ID)
+	switch o := v.Object.(type) {
+	case *corev1.Pod:
+		addTo(h.podsOf, o.Spec.NodeName, v.ID)
+	case *resourcev1.ResourceSlice:
+		addTo(h.slicesOf, ptr.Deref(o.Spec.NodeName, ""), v.ID)
+	}
+}
+
+func addTo(byNode map[string][]ID, node string, id ID) {
+	if node != "" && !slices.Contains(byNode[node], id) {
+		byNode[node] = append(byNode[node], id)
 	}
 }
 
@@ -224,6 +240,18 @@ func (m moment) pods(node string) []*corev1.Pod {
 		}
 	}
 	return pods
+}
+
+// resourceSlices returns the ResourceSlices that name a node.
+func (m moment) resourceSlices(node string) []*resourcev1.ResourceSlice {
+	var found []*resourcev1.ResourceSlice
+	for _, id := range m.slicesOf[node] {
+		v, _ := m.at(id, m.revision)
+		if slice, ok := v.Object.(*resourcev1.ResourceSlice); ok {
+			found = append(found, slice)
+		}
+	}
+	return found
 }
 
 // exists reports whether an object of this kind and name exists.

@@ -288,7 +288,7 @@ func (t *trial) relevant(node string, since time.Time, before int64) []int64 {
 	}
 	add(ID{Kind: KindNode, Name: node})
 	add(ID{Kind: KindCSINode, Name: node})
-	for _, id := range t.podsOf[node] {
+	for _, id := range slices.Concat(t.podsOf[node], t.slicesOf[node]) {
 		add(id)
 	}
 	for _, kind := range []Kind{KindDaemonSet, KindNodeGate} {

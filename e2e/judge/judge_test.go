@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -147,6 +148,31 @@ var histories = []history{
 	}},
 	{RuleQuiet, "stays closed because nodegate did not see the run", "", func(s *builder) {
 		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).remove(KindPod, "system", "run")
+	}},
+	{RuleOpening, "opens on the devices of the node", "", func(s *builder) {
+		s.gate(byDevices(0)).born("a", named("this")).publishes("a-1", "this", 1, 1).opens("a")
+	}},
+	{RuleOpening, "opens without devices", "owns no ResourceSlice", func(s *builder) {
+		s.gate(byDevices(0)).born("a", named("this")).opens("a")
+	}},
+	{RuleOpening, "opens on the devices of an earlier Node", "owns no ResourceSlice", func(s *builder) {
+		s.gate(byDevices(0)).born("a", named("this")).publishes("a-1", "another", 1, 1).opens("a")
+	}},
+	{RuleOpening, "opens on an incomplete pool", "pool a has 1 of 2 ResourceSlices", func(s *builder) {
+		s.gate(byDevices(0)).born("a", named("this")).publishes("a-1", "this", 1, 2).opens("a")
+	}},
+	{RuleOpening, "opens on slices of an earlier generation", "pool a has 1 of 2 ResourceSlices", func(s *builder) {
+		s.gate(byDevices(0)).born("a", named("this")).publishes("a-1", "this", 1, 1)
+		s.publishes("a-2", "this", 2, 2).pass(time.Minute).opens("a")
+	}},
+	{RuleOpening, "opens on two usable devices of three", "", func(s *builder) {
+		s.gate(byDevices(2)).born("a", named("this")).publishes("a-1", "this", 1, 1, "", "", resourcev1.DeviceTaintEffectNoSchedule).opens("a")
+	}},
+	{RuleOpening, "opens on too few usable devices", "1 devices are usable", func(s *builder) {
+		s.gate(byDevices(2)).born("a", named("this")).publishes("a-1", "this", 1, 1, "", resourcev1.DeviceTaintEffectNoExecute).opens("a")
+	}},
+	{RuleQuiet, "stays closed although the pool is complete", "all signals have held for long enough", func(s *builder) {
+		s.gate(byDevices(0)).born("a", named("this")).publishes("a-1", "this", 1, 1)
 	}},
 	{RuleOpening, "opens on an unreachable node", "Ready condition is Unknown", func(s *builder) {
 		s.gate(byLabel).born("a", labelled, unreachable).opens("a").edit(admin, "a", reporting)

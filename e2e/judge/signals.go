@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -95,7 +96,7 @@ func (l evaluator) source(s *v1alpha1.SignalSource) (reading, string) {
 	case s.Resource != nil:
 		return l.resource(s.Resource)
 	case s.ResourceSlices != nil:
-		return notJudged, "signal resourceSlices"
+		return l.resourceSlices(s.ResourceSlices)
 	case s.Object != nil:
 		return notJudged, "signal object"
 	case s.Expression != "":
@@ -116,12 +117,17 @@ func keyValue(what string, have map[string]string, s *v1alpha1.KeyValueSignal) (
 	return yes(found && (s.Value == nil || *s.Value == value), "%s %s is %q (present: %v)", what, s.Key, value, found)
 }
 
+// ownedBy reports whether an object is owned by the Node with a UID.
+func ownedBy(object metav1.Object, node types.UID) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == node })
+}
+
 func (l evaluator) csiDriver(s *v1alpha1.CSIDriverSignal) (reading, string) {
 	csi := l.csiNode(l.node.Name)
 	if csi == nil {
 		return notYet, "the CSINode does not exist"
 	}
-	if !slices.ContainsFunc(csi.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == l.node.UID }) {
+	if !ownedBy(csi, l.node.UID) {
 		return notYet, "the CSINode belongs to an earlier Node"
 	}
 	for _, d := range csi.Spec.Drivers {

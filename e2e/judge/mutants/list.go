@@ -129,6 +129,21 @@ var All = []Mutant{
 		Breaks: judge.RuleOpening, Plays: []string{"checks"},
 	},
 	{
+		Name:   "ResourceSlices of earlier Nodes count",
+		Edits:  []Edit{{"internal/signal/resourceslices.go", "switch slice.Owner {\n\tcase in.Node.UID:", "switch slice.Owner {\n\tcase slice.Owner:"}},
+		Breaks: judge.RuleOpening, Plays: []string{"devices"},
+	},
+	{
+		Name:   "incomplete pools count",
+		Edits:  []Edit{{"internal/signal/resourceslices.go", "if !p.complete() {", "if false {"}},
+		Breaks: judge.RuleOpening, Plays: []string{"devices"},
+	},
+	{
+		Name:   "devices with taints count",
+		Edits:  []Edit{{"internal/kube/feed/devices.go", "return effect == resourcev1.DeviceTaintEffectNoSchedule || effect", "return effect"}},
+		Breaks: judge.RuleOpening, Plays: []string{"devices"},
+	},
+	{
 		Name:   "conditions hold regardless of their status",
 		Edits:  []Edit{{"internal/signal/condition.go", "case !s.status.matches(string(c.Status)):", "case false:"}},
 		Breaks: judge.RuleOpening, Plays: []string{"conditions"},

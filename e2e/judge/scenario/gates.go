@@ -9,6 +9,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,6 +52,8 @@ func gates() []*v1alpha1.NodeGate {
 			ReadyBy: v1alpha1.ReadyByAnnotation, ReadyAnnotation: fit}})),
 		gate("check", open(v1alpha1.SignalSource{Completed: &v1alpha1.CompletedSignal{
 			Namespace: namespace, Selector: v1alpha1.EqualitySelector{MatchLabels: map[string]string{"app": "check"}}}})),
+		gate("devices", open(v1alpha1.SignalSource{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: driver, MinDevices: 1}})),
+		gate("pools", open(v1alpha1.SignalSource{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: driver}})),
 		gate("fit", open(label()), onRegression),
 		gate("calm", open(condition("Net")), onRegression),
 		gate("level", level),
@@ -202,7 +205,7 @@ func daemonSet(name string, required bool, tolerates corev1.Toleration) *appsv1.
 
 // clear removes the objects that the scenario created.
 func (e *environment) clear(ctx context.Context) error {
-	for _, object := range []client.Object{&v1alpha1.NodeGate{}, &corev1.Node{}, &storagev1.CSINode{}} {
+	for _, object := range []client.Object{&v1alpha1.NodeGate{}, &corev1.Node{}, &storagev1.CSINode{}, &resourcev1.ResourceSlice{}} {
 		if err := e.admin.DeleteAllOf(ctx, object); err != nil && !meta.IsNoMatchError(err) {
 			return fmt.Errorf("removing the objects of an earlier run: %w", err)
 		}

@@ -27,6 +27,7 @@ var plays = map[string]func(*play){
 	"conditions":       conditions,
 	"marks":            marks,
 	"checks":           checks,
+	"devices":          devices,
 	"regression":       regression,
 	"unknown":          unknownIsNoRegression,
 	"level":            followsLevel,
