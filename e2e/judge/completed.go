@@ -59,7 +59,7 @@ func (l evaluator) success(pod *corev1.Pod, s *v1alpha1.CompletedSignal, selecto
 			exists = true
 		case other.Status.Phase != corev1.PodFailed || other.CreationTimestamp.Before(&pod.CreationTimestamp):
 			continue
-		case other.CreationTimestamp.Time.After(pod.CreationTimestamp.Time) && !ended.After(other.CreationTimestamp.Time):
+		case other.CreationTimestamp.After(pod.CreationTimestamp.Time) && !ended.After(other.CreationTimestamp.Time):
 			return notYet, fmt.Sprintf("pod %s/%s was created after the success of pod %s, and has failed", other.Namespace, other.Name, pod.Name)
 		default: // its creation is not after the success, which the record may contain
 			result, why = l.doubtful, "a pod that was created before the success of another one has failed"
