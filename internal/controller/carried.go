@@ -49,7 +49,10 @@ func (s *nodeStates) keep(n *gate.Node, d *gate.Decision, part bool, covers func
 	}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		if part && len(v.Readings) == 0 && before.uid == n.UID {
+		switch {
+		case covers != nil && !covers(v.Gate): // retained
+			continue
+		case part && len(v.Readings) == 0 && before.uid == n.UID:
 			r.retain(before, v.Gate)
 			continue
 		}

@@ -136,6 +136,15 @@ func (c *Controller) applyTaintsOnly(ctx context.Context, n *gate.Node, d gate.D
 // deniedMax limits the length of the API server's error that is kept.
 const deniedMax = 512
 
+// unchangedBy returns a function that reports which gates a decision covers, but does not change.
+func unchangedBy(d *gate.Decision, set *gateset.Set) func(gate string) bool {
+	return func(name string) bool {
+		_, recorded := d.Records[name]
+		_, withdrawn := d.Withdrawn[name]
+		return !recorded && !withdrawn && set.Covers(name)
+	}
+}
+
 // denialOf returns the API server's error if it denied a decision that changes something
 // for this gate, or for which the gate is unknown. Otherwise it returns "".
 func denialOf(gateName string, d *gate.Decision, failure error) string {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
@@ -96,6 +97,33 @@ func TestDeniedCleanupDoesNotBlockOtherGates(t *testing.T) {
 	n := w.nodes["n0000"]
 	if len(n.Taints) != 1 || n.Taints[0].Key != "test.nodegate.dev/gone" || n.Records["gone"] == "" {
 		t.Errorf("the node has the taints %v and records %v, want those of the deleted gate", n.Taints, n.Records)
+	}
+}
+
+// While writes for one key are denied again and again, the waits of other gates go on. What the
+// denied gate waited for is as it was.
+func TestDeniedWriteKeepsOtherWaits(t *testing.T) {
+	const other = "test.nodegate.dev/b"
+	waits := func(key, opensBy string) func(*v1alpha1.NodeGateSpec) {
+		return func(s *v1alpha1.NodeGateSpec) {
+			s.Taint.Key, s.OpenWhen[0].Label.Key = key, opensBy
+			s.Timing.CloseAfterSeconds = ptr.To[int32](3600)
+		}
+	}
+	w := newWorld(t, controllertest.Gate("gate", waits(controllertest.TaintKey, "fit")), controllertest.Gate("other", waits(other, "well")))
+	w.add(1, func(_ int, n *gate.Node) {
+		isOpen(n, "other")                        // and its signal does not hold
+		isClosed(n, "gate", v1alpha1.ReasonBirth) // and its signal holds
+		n.Records["other"] = strings.ReplaceAll(n.Records["other"], controllertest.TaintKey, other)
+	})
+	steady := map[string]gate.Steady{"gate": {}}
+	before := &carried{uid: w.nodes["n0000"].UID, steady: steady}
+	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: controllertest.TaintKey}, 3, func() { w.c.nodes.at("n0000").carried = before })
+	if w.written() != 0 || kept == nil || kept.lost["other"].IsZero() {
+		t.Errorf("after %d writes, it is not known since when the signal of the other gate has not held: %+v", w.written(), kept)
+	}
+	if diff := cmp.Diff(steady, kept.steady); diff != "" {
+		t.Errorf("what the denied gate hands on (-want +got):\n%s", diff)
 	}
 }
 
