@@ -43,6 +43,8 @@ func TestClassify(t *testing.T) {
 		"denied by a webhook, 409":   {denied(http.StatusConflict, `admission webhook "w" denied the request: no`), ErrRejected},
 		"denied by a webhook, 500":   {denied(http.StatusInternalServerError, `admission webhook "w" denied the request: no`), ErrRejected},
 		"too many requests":          {apierrors.NewTooManyRequests("later", 1), nil},
+		"too many operations":        {apierrors.NewRequestEntityTooLargeError("10001 operations"), ErrRejected},
+		"too large for etcd":         {apierrors.NewInternalError(errors.New("etcdserver: request is too large")), ErrRejected},
 		"internal error":             {apierrors.NewInternalError(errors.New("etcd")), nil},
 		"a webhook does not respond": {apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), nil},
 		"no response":                {context.DeadlineExceeded, nil},

@@ -38,8 +38,8 @@ var (
 	// until something else changes. The error contains its message.
 	ErrDenied = errors.New("the API server denied the write")
 	// ErrRejected is wrapped, in addition to ErrDenied, if the denial is about the
-	// content of the write: the resulting Node is invalid, or an admission policy or
-	// webhook does not allow it. It is not wrapped if the caller lacks the permission, or if
+	// content of the write: the write or the resulting Node is invalid or too large, or
+	// an admission policy or webhook does not allow it. It is not wrapped if the caller lacks the permission, or if
 	// an API server that has just started has not yet read the roles or the parameters of
 	// its policies: in these cases, any content is denied.
 	ErrRejected = errors.New("content rejected")
@@ -111,6 +111,8 @@ func classify(err error) error {
 		return wrap(ErrDenied, err)
 	case apierrors.IsConflict(err):
 		return wrap(ErrConflict, err)
+	case apierrors.IsRequestEntityTooLargeError(err), strings.Contains(err.Error(), tooLarge):
+		return wrap(ErrDenied, wrap(ErrRejected, err))
 	case !hasCode(err, http.StatusUnprocessableEntity):
 		return err
 	case outdated(err):
@@ -123,6 +125,10 @@ func classify(err error) error {
 // notEvaluated is in the message of a ValidatingAdmissionPolicy that denies a request
 // because it cannot be evaluated, for example because its parameter is missing.
 const notEvaluated = "failed to configure"
+
+// tooLarge is in the message of a write that would make an object larger than etcd accepts. The
+// API server reports it as an internal error.
+const tooLarge = "etcdserver: request is too large"
 
 // wrap wraps err in kind.
 func wrap(kind, err error) error { return fmt.Errorf("%w: %w", kind, err) }
