@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -59,6 +60,15 @@ func (s *Nodes) pack(o *corev1.Node) *packed.Node {
 	return s.packer.Node(n, known)
 }
 
+// bootID returns the boot ID that a kubelet has reported, as it is read from a record: JSON replaces
+// each byte that is not part of a UTF-8 character. Kubernetes does not validate the ID.
+func bootID(info *corev1.NodeSystemInfo) string {
+	if utf8.ValidString(info.BootID) {
+		return info.BootID
+	}
+	return string([]rune(info.BootID))
+}
+
 // describe returns the facts about a Node. They share memory with o.
 func (s *Nodes) describe(o *corev1.Node) *gate.Node {
 	s.mu.RLock()
@@ -69,7 +79,7 @@ func (s *Nodes) describe(o *corev1.Node) *gate.Node {
 		UID:             o.UID,
 		ResourceVersion: o.ResourceVersion,
 		Created:         clients.Instant(o.CreationTimestamp),
-		BootID:          o.Status.NodeInfo.BootID,
+		BootID:          bootID(&o.Status.NodeInfo),
 		Labels:          o.Labels,
 		HasAnnotations:  len(o.Annotations) > 0,
 		Taints:          o.Spec.Taints,

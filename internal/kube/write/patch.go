@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -53,7 +54,7 @@ func Patch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 	guard := []operation{test(uidPath, n.UID)}
 	if d.Opens() {
 		// In a Node whose kubelet has not reported its boot ID yet, it is "".
-		guard = append(guard, test(bootPath, n.BootID))
+		guard = append(guard, test(bootPath, encoded(n.BootID)))
 	}
 	unreachable, err := testUnreachable(n, d.Taints)
 	if err != nil {
@@ -64,6 +65,17 @@ func Patch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 		return nil, fmt.Errorf("encoding the patch of node %s: %w", n.Name, err)
 	}
 	return patch, nil
+}
+
+// encoded returns a text as the API server encodes it, because a test compares the bytes. If a
+// kubelet has reported something that is not UTF-8, the text contains replacement characters, which
+// the API server escapes.
+func encoded(text string) any {
+	if !strings.ContainsRune(text, utf8.RuneError) {
+		return text
+	}
+	raw, _ := json.Marshal(text) //nolint:errchkjson // a text can always be encoded
+	return json.RawMessage(strings.ReplaceAll(string(raw), string(utf8.RuneError), `\ufffd`))
 }
 
 func test(path string, value any) operation { return operation{Op: "test", Path: path, Value: value} }

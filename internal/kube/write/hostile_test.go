@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package write
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/feed"
+	"github.com/nodegate/nodegate/internal/kube/kubetest"
+)
+
+// A kubelet can fill its Node so that nothing can be written to it. That the API server rejects
+// such writes must not look as if it did not answer.
+func TestWriterTooLarge(t *testing.T) {
+	s := kubetest.Start(t)
+	w, err := NewWriter(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := feed.NewNodes(feed.IgnoreChange)
+	t.Run("operations", func(t *testing.T) {
+		n := facts.Convert(s.Node(t, "operations"))
+		n.HasAnnotations, n.Records = true, make(map[string]string)
+		d := &gate.Decision{Records: make(map[string]string)}
+		for i := range 5100 { // each takes two operations, and an API server accepts 10,000
+			name := fmt.Sprint("g", i)
+			n.Records[name], d.Records[name] = "x", ""
+		}
+		if _, err := w.Apply(t.Context(), n, d); !errors.Is(err, ErrRejected) {
+			t.Errorf("a patch with too many operations: %v", err)
+		}
+	})
+	t.Run("object", func(t *testing.T) {
+		const most = 3 << 19 // bytes of a request that etcd accepts
+		s.Node(t, "object")
+		full := corev1.NodeCondition{Type: "Full", Status: corev1.ConditionTrue, Message: strings.Repeat("x", most-50_000)}
+		body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NodeCondition{full}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := s.CoreV1().Nodes().Patch(t.Context(), "object", types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := &gate.Decision{Records: map[string]string{"g": strings.Repeat("x", 100_000)}}
+		if _, err := w.Apply(t.Context(), facts.Convert(node), d); !errors.Is(err, ErrRejected) {
+			t.Errorf("a Node that would be larger than etcd accepts: %v", err)
+		}
+	})
+}
+
+// A kubelet can report a boot ID that is not UTF-8, because Kubernetes does not validate it. A gate
+// opens on such a node, and the record is that of the node's boot when it is read again.
+func TestBootIDThatIsNotUTF8(t *testing.T) {
+	s := kubetest.Start(t)
+	s.Node(t, "binary")
+	config := s.Admin()
+	config.ContentType = runtime.ContentTypeProtobuf // JSON is always UTF-8
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "binary", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Status.NodeInfo.BootID = "\xff\xfe-1"
+	if node, err = client.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w, err := NewWriter(s.Admin())
+	if err != nil {
+		t.Fatal(err)
+	}
+	facts := feed.NewNodes(feed.IgnoreChange)
+	n := facts.Convert(node)
+	record := gate.Record{State: v1alpha1.StateOpen, Boot: n.BootID}
+	written, err := w.Apply(t.Context(), n, &gate.Decision{Records: map[string]string{"g": record.String()}, Verdicts: opening})
+	if err != nil {
+		t.Fatalf("opening: %v", err)
+	}
+	n = facts.Convert(written)
+	if read, err := gate.ParseRecord(n.Records["g"]); err != nil || read.Boot != n.BootID {
+		t.Errorf("the boot in the record is %q (%v), that of the node is %q", read.Boot, err, n.BootID)
+	}
+}
