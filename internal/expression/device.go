@@ -62,10 +62,29 @@ func compileDevice(expression string) (*DeviceExpression, error) {
 
 // Matches evaluates the expression for a device. It returns an error if the expression
 // reads an attribute that the device does not have, does not return a bool, or costs more
-// than CostLimit.
+// than CostLimit, or if a capacity of the device is out of range.
 func (e *DeviceExpression) Matches(driver string, d *resourcev1.Device) (bool, error) {
+	if err := checkCapacity(d); err != nil {
+		return false, err
+	}
 	matches, _, err := e.compiled.DeviceMatches(context.Background(), dracel.Device{
 		Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity,
 	})
 	return matches, dracel.EnhanceRuntimeError(err)
+}
+
+// checkCapacity checks all quantities of a device that an expression can read. For the same
+// device, it always returns the same error.
+func checkCapacity(d *resourcev1.Device) error {
+	var first resourcev1.QualifiedName
+	var failed error
+	for name := range d.Capacity {
+		if err := CheckQuantity(d.Capacity[name].Value); err != nil && (failed == nil || name < first) {
+			first, failed = name, err
+		}
+	}
+	if failed != nil {
+		return fmt.Errorf("capacity %s: %w", first, failed)
+	}
+	return nil
 }

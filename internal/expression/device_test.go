@@ -88,3 +88,23 @@ func TestDeviceExpressionsAreShared(t *testing.T) {
 		t.Error("the expression was compiled twice, or is shared with those of another kind")
 	}
 }
+
+// A device with a capacity that is expensive to compare fails before anything compares it.
+func TestDeviceWithCapacityOutOfRange(t *testing.T) {
+	for _, text := range []string{
+		`device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0`,
+		`device.capacity["gpu.example.com"].?cores.hasValue()`, `device.driver == "gpu.example.com"`,
+	} {
+		e, err := CompileDevice(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := testDevice()
+		for _, name := range []resourcev1.QualifiedName{"cores", "example.com/bandwidth", "zones"} {
+			d.Capacity[name] = resourcev1.DeviceCapacity{Value: resource.MustParse("1e201")}
+		}
+		if matches, err := e.Matches("gpu.example.com", d); matches || err == nil || err.Error() != "capacity cores: quantity out of range: more than 1e+200" {
+			t.Errorf("%s: %v, %v", text, matches, err)
+		}
+	}
+}

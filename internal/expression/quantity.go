@@ -3,6 +3,8 @@
 package expression
 
 import (
+	"fmt"
+	"math"
 	"regexp"
 
 	"github.com/google/cel-go/cel"
@@ -12,12 +14,27 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// longQuantity and farQuantity reject quantities that are expensive to process.
+// longQuantity and farQuantity reject texts of quantities that are expensive to process.
 // Comparing 1e2000000000 requires that many digits, which no cost limit accounts for,
 // and the value may come from a node's label.
 const longQuantity = 64
 
 var farQuantity = regexp.MustCompile(`[eE][+-]?[0-9]{3}`)
+
+// largestQuantity does the same for quantities that are fields of an object, which the API
+// server stores with any exponent. All quantities of accepted texts are less. Small values
+// need no limit, because parsing rounds them up to 1n.
+const largestQuantity = 1e200
+
+// CheckQuantity returns an error if a quantity is expensive to process, for example to
+// compare or to format. The check itself is cheap.
+func CheckQuantity(q resource.Quantity) error {
+	// This does not compute the power of ten. 0e400 is not a number, and fails, too.
+	if math.Abs(q.AsApproximateFloat64()) <= largestQuantity {
+		return nil
+	}
+	return fmt.Errorf("quantity out of range: more than %g", largestQuantity)
+}
 
 // boundedQuantities replaces Kubernetes' functions that parse quantities.
 var boundedQuantities = []cel.EnvOption{

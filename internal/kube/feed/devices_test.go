@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
@@ -90,6 +91,31 @@ func TestCountDevices(t *testing.T) {
 		"invalid": {[]string{"device.x"}, []string{"a"}, gate.Devices{Failed: 1, Error: "device a: line 1, column 7: undefined field 'x'"}},
 	} {
 		o := withDevices(testSlice("s", "n", "u", 1, 1), tt.devices...)
+		s := NewResourceSlices(NewNodes(IgnoreChange), draDriver, SliceNeeds{Queries: []gate.DeviceQuery{counting(tt.selectors...)}}, func(gate.Aspect) func(string) { return IgnoreNode })
+		if got := s.Convert(o).devices; !reflect.DeepEqual(got, []gate.Devices{tt.want}) {
+			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
+		}
+	}
+}
+
+// A device with a capacity that is expensive to compare counts like one whose selector
+// fails. A kubelet can publish it for its own node, and comparing it would delay the devices
+// of all nodes.
+func TestCapacityOutOfRange(t *testing.T) {
+	const memory = `device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0`
+	failed := gate.Devices{Names: "b", Usable: 1, Failed: 1, Error: "device a: capacity memory: quantity out of range: more than 1e+200"}
+	for name, tt := range map[string]struct {
+		selectors []string
+		want      gate.Devices
+	}{
+		"read by a selector":     {[]string{memory}, failed},
+		"not read by a selector": {[]string{`device.driver == "gpu.example.com"`}, failed},
+		"without a selector":     {nil, gate.Devices{Names: "a,b", Usable: 2}},
+	} {
+		o := withDevices(testSlice("s", "n", "u", 1, 1), "a", "b")
+		for i, capacity := range []string{"1e201", "80Gi"} {
+			o.Spec.Devices[i].Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse(capacity)}}
+		}
 		s := NewResourceSlices(NewNodes(IgnoreChange), draDriver, SliceNeeds{Queries: []gate.DeviceQuery{counting(tt.selectors...)}}, func(gate.Aspect) func(string) { return IgnoreNode })
 		if got := s.Convert(o).devices; !reflect.DeepEqual(got, []gate.Devices{tt.want}) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
