@@ -3,6 +3,7 @@
 package feed
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -131,6 +132,23 @@ func TestCSINodeFacts(t *testing.T) {
 	stranger.OwnerReferences[0].Kind = "Machine"
 	if got := s.Convert(stranger); got.owner != "" {
 		t.Errorf("a CSINode without an owning Node has owner %s", got.owner)
+	}
+}
+
+// A resource is missing if its quantity is expensive to compare. A kubelet can report it for
+// its own node, and comparing or packing it would delay the facts of all nodes.
+func TestAllocatableOutOfRange(t *testing.T) {
+	s := NewNodes(IgnoreChange)
+	s.Need(gate.Needs{Resources: []string{"a", "b", "c", "d"}})
+	n := kubetest.Node("n", "u", func(n *corev1.Node) {
+		n.Status.Allocatable = corev1.ResourceList{
+			"a": resource.MustParse("8"), "b": resource.MustParse("1e99"), "c": resource.MustParse("1e201"), "d": resource.MustParse("-1e999999999"),
+		}
+	})
+	for how, got := range map[string]map[string]resource.Quantity{"kept": s.Convert(n).Allocatable, "packed": s.pack(n).Unpack().Allocatable} {
+		if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{"a", "b"}) {
+			t.Errorf("%s: %v", how, names)
+		}
 	}
 }
 

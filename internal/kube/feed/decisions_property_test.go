@@ -148,7 +148,7 @@ func (o *oracle) draw(t *rapid.T) *corev1.Node {
 	n.ResourceVersion, n.CreationTimestamp = strconv.Itoa(o.version), at("created")
 	n.Labels = map[string]string{corev1.LabelHostname: n.Name, "pool": some("pool", "x", "y"), corev1.LabelTopologyZone: some("zone", "", "z")}
 	n.Status.NodeInfo = corev1.NodeSystemInfo{BootID: some("boot", "", "b1", "4c0e0d0a-6f0f-4b7e-a1d6-1f3a7a1f9a11"), KernelVersion: some("kernel", "", "6.1")}
-	n.Status.Allocatable = corev1.ResourceList{"gpu": resource.MustParse(some("gpu", "0", "1", "1500m"))}
+	n.Status.Allocatable = corev1.ResourceList{"gpu": resource.MustParse(some("gpu", "0", "1", "1500m", "1e201"))}
 	n.Annotations = map[string]string{"warm": some("warm", "", "yes"), "irrelevant": some("irrelevant", "1", "2")}
 	for _, g := range o.gates {
 		o.setGateState(t, n, g, at("since"))

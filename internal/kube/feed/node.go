@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/expression"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/clients"
 	"github.com/nodegate/nodegate/internal/kube/packed"
@@ -113,11 +114,13 @@ func (s *Nodes) describe(o *corev1.Node) *gate.Node {
 	return n
 }
 
-// allocatable returns the needed resources.
+// allocatable returns the needed resources. It drops quantities that are expensive to
+// compare, because the facts of all nodes are locked while those of one node are compared
+// or packed.
 func allocatable(all corev1.ResourceList, needed map[string]bool) map[string]resource.Quantity {
 	var kept map[string]resource.Quantity
 	for name, quantity := range all {
-		if !needed[string(name)] {
+		if !needed[string(name)] || expression.CheckQuantity(quantity) != nil {
 			continue
 		}
 		if kept == nil {
