@@ -37,9 +37,15 @@ func (s *Dictionaries) renew(d *Dictionary) *Dictionary {
 	return s.current.Load()
 }
 
-// entriesMax is the maximum number of entries of a dictionary. They take a few megabytes.
+// entriesMax is the maximum number of entries of a dictionary. They take a few megabytes,
+// or 16 MiB if all are as long as possible.
 // If the nodes of a fleet share more labels, each node has a copy of the remaining ones.
 const entriesMax = 1 << 15
+
+// entryBytesMax is the maximum length of an entry, which a label or a taint never exceeds.
+// The type of a condition has no limit, and entries are never removed: without this
+// limit, two nodes that report the same long types, always new ones, would fill the memory.
+const entryBytesMax = 512
 
 // refusalsMax is how many entries may be refused because the dictionary is full until it
 // is replaced.
@@ -53,7 +59,7 @@ const seenSlots = 1 << 13
 type entry struct{ key, value string }
 
 // Dictionary numbers texts, and pairs of texts, that are seen in more than one object.
-// Entries are never removed; the number of entries is limited. It is safe for concurrent
+// Entries are never removed; their number and length are limited. It is safe for concurrent
 // use.
 type Dictionary struct {
 	max, refusalsMax int
@@ -93,6 +99,9 @@ func (d *Dictionary) object(name string) uint32 { return uint32(maphash.String(d
 // number returns the number of an entry that was seen in an object, and whether it has
 // one. The caller must hold d.mu.
 func (d *Dictionary) number(e entry, object uint32) (uint32, bool) {
+	if len(e.key)+len(e.value) > entryBytesMax {
+		return 0, false
+	}
 	if n, ok := d.numbers[e]; ok {
 		return n, true
 	}

@@ -4,10 +4,14 @@ package packed
 
 import (
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/internal/gate"
@@ -66,6 +70,36 @@ func TestDictionariesAreBounded(t *testing.T) {
 	}
 	if now := dictionaries.Current(); now == first || len(now.numbers) > 10 {
 		t.Errorf("still the first dictionary: %v; %d entries", now == first, len(now.numbers))
+	}
+}
+
+// A dictionary has no long entries, however many nodes report them. The facts are the same
+// after unpacking.
+func TestLongTextsAreNotNumbered(t *testing.T) {
+	p := NewPacker(NewDictionaries())
+	text := func(length int) string { return strings.Repeat("x", length) }
+	for i := range 3 {
+		n := labelled(fmt.Sprint("node-", i), map[string]string{"k" + text(255): text(256), "l" + text(255): text(257)})
+		n.Annotations = map[string]string{"a": text(1 << 18)}
+		n.Taints = []corev1.Taint{{Key: text(513), Value: "v", Effect: "NoSchedule"}}
+		n.Allocatable = map[string]resource.Quantity{text(514): resource.MustParse("1")}
+		for _, length := range []int{507, 508, 509, 512, 513, 1 << 18} {
+			n.Conditions = append(n.Conditions, gate.Condition{Type: text(length), Status: "True"})
+		}
+		if diff := cmp.Diff(n, p.Node(n, nil).Unpack()); diff != "" {
+			t.Error(diff)
+		}
+	}
+	lengths := map[int]bool{}
+	for _, e := range *p.dictionaries.current.Load().entries.Load() {
+		if length := len(e.key) + len(e.value); length > 400 {
+			lengths[length] = true
+		}
+	}
+	// The conditions of 507 and 508 bytes with their status, the types of 509 and 512 bytes
+	// without theirs, and the first label.
+	if want := map[int]bool{511: true, 512: true, 509: true}; !maps.Equal(lengths, want) {
+		t.Errorf("the long entries have %v bytes, want %v", lengths, want)
 	}
 }
 

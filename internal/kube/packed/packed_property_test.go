@@ -24,6 +24,7 @@ func texts() *rapid.Generator[string] {
 	return rapid.OneOf(
 		rapid.SampledFrom([]string{
 			"", "a", "n1", "Ready", "True", "kubernetes.io/hostname", "\"", `","`, `":"`, `{"`, "\xff\xfe", "ü", strings.Repeat("huge", 1<<16),
+			strings.Repeat("x", entryBytesMax), strings.Repeat("x", entryBytesMax+1),
 			"0d0a7d2c-6f0f-4b7e-a1d6-1f3a7a1f9a11", "0D0A7D2C-6F0F-4B7E-A1D6-1F3A7A1F9A11", "0d0a7d2c06f0f04b7e0a1d601f3a7a1f9a11", "{0d0a7d2c-6f0f-4b7e-a1d6-1f3a7a1f9a1}",
 			"2026-01-02T03:04:05.678Z", "2026-01-02T03:04:05.670Z", "2026-01-02T03:04:05Z", "2026-01-02T24:04:05Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999Z", "2026-01-02T03:04:05+00:00Z",
 		}),
