@@ -14,8 +14,8 @@ import (
 )
 
 // DeviceExpression is a compiled expression over a DRA device, as in the selectors of a
-// DeviceClass. It is compiled and evaluated by the scheduler's code. It is immutable and
-// safe for concurrent use.
+// DeviceClass. It is compiled and evaluated by the scheduler's code, except that texts of
+// quantities are limited. It is immutable and safe for concurrent use.
 type DeviceExpression struct{ compiled dracel.CompilationResult }
 
 // deviceFeatures enables what alpha and beta features add to expressions, because the API
@@ -28,7 +28,7 @@ var deviceEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	if trivial.Error != nil {
 		return nil, trivial.Error
 	}
-	return trivial.Environment, nil
+	return trivial.Environment.Extend(boundedQuantities...)
 })
 
 func compileForDRA(expression string) dracel.CompilationResult {
@@ -47,7 +47,8 @@ func compileDevice(expression string) (*DeviceExpression, error) {
 	}
 	// This checks the bounds before the compiler, which has none, and its errors have
 	// positions.
-	if _, err := check(env, expression); err != nil {
+	checked, err := check(env, expression)
+	if err != nil {
 		return nil, err
 	}
 	compiled := compileForDRA(expression)
@@ -56,6 +57,10 @@ func compileDevice(expression string) (*DeviceExpression, error) {
 		return nil, fmt.Errorf("compiling for devices: %s", compiled.Error.Detail)
 	case compiled.MaxCost > estimateLimit:
 		return nil, errTooCostly(compiled.MaxCost)
+	}
+	// The compiler's program accepts any quantity, and texts of devices may contain one.
+	if compiled.Program, err = env.Program(checked, cel.CostLimit(CostLimit)); err != nil {
+		return nil, fmt.Errorf("planning its evaluation: %w", err)
 	}
 	return &DeviceExpression{compiled}, nil
 }

@@ -17,6 +17,7 @@ func testDevice() *resourcev1.Device {
 		Name: "gpu-0",
 		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
 			"model":               {StringValue: ptr.To("A100")},
+			"far":                 {StringValue: ptr.To("1e999")},
 			"driverVersion":       {VersionValue: ptr.To("570.1.0")},
 			"links":               {IntValues: []int64{1, 2}},
 			"fabric.example.com/": {BoolValue: ptr.To(true)},
@@ -27,12 +28,16 @@ func testDevice() *resourcev1.Device {
 
 // Expressions are those of DeviceClasses.
 func TestDeviceMatches(t *testing.T) {
+	twenty := "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20].all"
 	for text, want := range map[string]string{
 		`device.driver == "gpu.example.com"`:                                                                 "true",
 		`device.attributes["gpu.example.com"].model == "A100"`:                                               "true",
 		`device.attributes["gpu.example.com"].model == "H100"`:                                               "false",
 		`device.attributes["gpu.example.com"].driverVersion.isGreaterThan(semver("560.0.0"))`:                "true",
 		`device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0`:                         "true",
+		`quantity(device.attributes["gpu.example.com"].far).isGreaterThan(quantity("1"))`:                    "quantity out of range",
+		`isQuantity(device.attributes["gpu.example.com"].far)`:                                               "false",
+		twenty + "(a, " + twenty + "(b, " + twenty + "(c, a + b + c > 0)))":                                 "cost limit exceeded",
 		`cel.bind(dra, device.attributes["gpu.example.com"], dra.model == "A100" && dra.links.includes(2))`:  "true",
 		`!device.allowMultipleAllocations`:                                                                   "true",
 		`device.attributes["gpu.example.com"].?missing.orValue("x") == "x"`:                                  "true",
