@@ -30,6 +30,11 @@ func everythingChanged(nodes []string) []nodeChange {
 	return all
 }
 
+// manyTaints is the number of taints above which a change of taints is a change of
+// everything. The taints of two states are compared each with each, without allocations,
+// and a kubelet may register with tens of thousands of them.
+const manyTaints = 64
+
 // changeOf returns the difference between two states of a node for which sameFacts is
 // false. They may differ only in the order of a list.
 func changeOf(old, now *gate.Node) gate.Change {
@@ -46,8 +51,13 @@ func changeOf(old, now *gate.Node) gate.Change {
 	if !sameHeartbeats(old, now) {
 		differs(gate.AspectHeartbeats, "")
 	}
-	for _, t := range slices.Concat(missing(now.Taints, old.Taints), missing(old.Taints, now.Taints)) {
-		differs(gate.AspectTaint, t.Key)
+	if !slices.EqualFunc(old.Taints, now.Taints, SameTaint) {
+		if max(len(old.Taints), len(now.Taints)) > manyTaints {
+			return gate.Everything()
+		}
+		for _, t := range slices.Concat(missing(now.Taints, old.Taints), missing(old.Taints, now.Taints)) {
+			differs(gate.AspectTaint, t.Key)
+		}
 	}
 	eachDifference(old.Records, now.Records, sameText, func(name string) { differs(gate.AspectRecord, name) })
 	eachDifference(old.Annotations, now.Annotations, sameText, func(key string) { differs(gate.AspectAnnotation, key) })
@@ -82,7 +92,8 @@ func sameCondition(a, b gate.Condition) bool {
 
 func sameText(a, b string) bool { return a == b }
 
-// missing returns the elements of all that are not in some.
+// missing returns the elements of all that are not in some. The time that it takes grows
+// with the product of their numbers.
 func missing(some, all []corev1.Taint) (rest []corev1.Taint) {
 	for _, t := range all {
 		if !slices.ContainsFunc(some, func(other corev1.Taint) bool { return SameTaint(t, other) }) {

@@ -5,6 +5,7 @@ package feed
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -89,6 +90,54 @@ func TestChangeOf(t *testing.T) {
 			t.Fatalf("changeOf = %+v, want %+v", got, want)
 		}
 	})
+}
+
+// withTaints returns a node with n taints that have different keys, and no other facts.
+func withTaints(n int) *gate.Node {
+	node := &gate.Node{Conditions: []gate.Condition{{Type: "Disk", Status: "False"}}, Taints: make([]corev1.Taint, n)}
+	for i := range node.Taints {
+		node.Taints[i] = corev1.Taint{Key: strconv.Itoa(i), Effect: "NoSchedule"}
+	}
+	return node
+}
+
+// A kubelet can register with more taints than can be compared each with each while other
+// nodes wait: with this number, that takes more than half an hour.
+func TestChangeOfManyTaints(t *testing.T) {
+	old, now := withTaints(500_000), withTaints(500_000)
+	now.Conditions[0].Status = "True"
+	if got, want := changeOf(old, now), gate.ChangeOf(gate.Aspect{Kind: gate.AspectCondition, Name: "Disk"}); !same(got, want) {
+		t.Errorf("equal taints: changeOf = %+v, want %+v", got, want)
+	}
+	now.Taints[0].Value = "other"
+	if got := changeOf(old, now); !got.IsEverything() {
+		t.Errorf("a taint differs: changeOf = %+v, want everything", got)
+	}
+}
+
+// Up to manyTaints, exactly the taints that differ are reported; above, everything is.
+func TestChangeOfTaintsAtTheLimit(t *testing.T) {
+	taint := gate.ChangeOf(gate.Aspect{Kind: gate.AspectTaint, Name: "0"})
+	removed := gate.ChangeOf(gate.Aspect{Kind: gate.AspectTaint, Name: strconv.Itoa(manyTaints - 1)})
+	for name, c := range map[string]struct {
+		old, now *gate.Node
+		edit     bool
+		want     gate.Change
+	}{
+		"a value":                {withTaints(manyTaints), withTaints(manyTaints), true, taint},
+		"removed":                {withTaints(manyTaints), withTaints(manyTaints - 1), false, removed},
+		"added":                  {withTaints(manyTaints - 1), withTaints(manyTaints), false, removed},
+		"a value, above":         {withTaints(manyTaints + 1), withTaints(manyTaints + 1), true, gate.Everything()},
+		"removed, from too many": {withTaints(manyTaints + 1), withTaints(manyTaints), false, gate.Everything()},
+		"added, to too many":     {withTaints(manyTaints), withTaints(manyTaints + 1), false, gate.Everything()},
+	} {
+		if c.edit {
+			c.now.Taints[0].Value = "other"
+		}
+		if got := changeOf(c.old, c.now); got.IsEverything() != c.want.IsEverything() || !same(got, c.want) {
+			t.Errorf("%s: changeOf = %+v, want %+v", name, got, c.want)
+		}
+	}
 }
 
 // same reports whether two changes contain the same aspects.
