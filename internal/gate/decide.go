@@ -99,9 +99,10 @@ type workspace struct {
 	slots slots
 	// indexes numbers taints: first those on the node, in the node's order, then those
 	// that a slot wants on the node. holders contains, for each of these taints, a slot
-	// that wants it, or nil.
+	// that wants it, or nil. owned contains the ownership of those on the node.
 	indexes map[TaintID]int
 	holders []*slot
+	owned   []ownership
 }
 
 var workspaces = sync.Pool{New: func() any { return &workspace{indexes: make(map[TaintID]int)} }}
@@ -116,7 +117,8 @@ func (d *decider) done() {
 	clear(d.slots)
 	clear(d.indexes)
 	clear(d.holders)
-	d.slots, d.holders = d.slots[:0], d.holders[:0]
+	clear(d.owned)
+	d.slots, d.holders, d.owned = d.slots[:0], d.holders[:0], d.owned[:0]
 	workspaces.Put(d.workspace)
 }
 

@@ -7,8 +7,11 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -74,5 +77,34 @@ func TestManyGatesOneDecision(t *testing.T) {
 	}
 	if opened != onNode || len(opens.Taints) != 0 || len(opens.Records) != onNode {
 		t.Errorf("one decision opens %d of %d gates, leaves %v and writes %d records", opened, onNode, opens.Taints, len(opens.Records))
+	}
+}
+
+// overfull returns a node with as many records of unknown gates, with this text, and twice
+// as many taints, none of which a gate may use, and the taint of a closed gate.
+func overfull(records int, text string) *sim {
+	s := allowing(aNode(aGate("cni")).closed("cni"), "cni.example/not-ready")
+	for i := range records {
+		key := strconv.Itoa(i)
+		s.facts.Node.Records[key] = text
+		s.facts.Node.Taints = append(s.facts.Node.Taints, corev1.Taint{Key: key, Effect: "NoSchedule"}, corev1.Taint{Key: key, Effect: "NoExecute"})
+	}
+	return s
+}
+
+// A kubelet can register with as many taints and records as a Node has space for. The
+// workers that decide about it also decide about all other nodes, so the time grows
+// linearly: a comparison of each taint with each of these records takes more than ten
+// minutes.
+func TestDecisionAboutOverfullNode(t *testing.T) {
+	for _, text := range []string{"unreadable", cniRecord} {
+		s := overfull(100_000, text).flag("cni", "holds")
+		d := s.decide()
+		if v := d.Verdict("cni"); !d.Changes || !v.Opened() || len(d.Verdicts) != 100_001 {
+			t.Errorf("records %q: changes %v, %d verdicts, the gate's is %+v", text, d.Changes, len(d.Verdicts), v)
+		}
+		if len(d.Taints) != 200_000 {
+			t.Errorf("records %q: %d taints remain, want all except the gate's", text, len(d.Taints))
+		}
 	}
 }

@@ -16,45 +16,70 @@ import (
 // was deleted. Another gate with the same taint then takes over the record, so that
 // renaming a gate does not open it; otherwise, the record is removed.
 func (d *decider) settleOrphans() {
+	var orphans []*slot
+	unreadable := false
 	for i := range d.slots {
-		s := &d.slots[i]
+		if s := &d.slots[i]; s.gate == nil {
+			orphans, unreadable = append(orphans, s), unreadable || s.garbled
+		}
+	}
+	if len(orphans) == 0 {
+		return
+	}
+	heirs, stray := d.heirs(), unreadable && d.carriesStray()
+	for _, s := range orphans {
 		switch {
-		case s.gate != nil:
 		case s.before != nil && !d.DeletedGates[s.name] && !d.CompleteSources[cmp.Or(s.before.Source, v1alpha1.SourceCRD)]:
 			s.hold()
-		case d.frozen(s), s.garbled && slices.ContainsFunc(d.Node.Taints, d.mayBeOrphaned):
+		case d.frozen(s), s.garbled && stray:
 			s.hold()
 		default:
 			s.verdict.Reason = v1alpha1.ReasonGateDeleted
 			if s.before != nil {
-				d.takeOver(s)
+				d.takeOver(s, heirs)
 				s.verdict.ClosedSince = s.before.taintedSince(&d.Node)
 			}
 		}
 	}
 }
 
-// mayBeOrphaned reports whether a taint may belong to a gate that no longer exists:
-// nodegate may have added it, and no known gate accounts for it. While such a taint
-// exists, an unreadable record is kept, because it is the only trace of the taint's
-// origin. It is removed when the taint is gone.
-func (d *decider) mayBeOrphaned(t corev1.Taint) bool {
-	if d.Allowed != nil && !d.Allowed[TaintID{t.Key, t.Effect}] || strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) {
-		return false
+// carriesStray reports whether the node carries a taint that may belong to a gate that no
+// longer exists: nodegate may have added it, and no known gate accounts for it. While
+// there is such a taint, an unreadable record is kept, because it is the only trace of the
+// taint's origin. It is removed when the taint is gone.
+func (d *decider) carriesStray() bool {
+	known := make(map[TaintID]bool, len(d.slots))
+	for i := range d.slots {
+		s := &d.slots[i]
+		known[IDOf(s.had)] = true
+		if g := s.gate; g != nil && g.Accepted && s.selected && d.acts(g) {
+			known[IDOf(g.Taint)], known[IDOf(g.RecloseTaint)] = true, true
+		}
 	}
-	return !slices.ContainsFunc(d.slots, func(s slot) bool {
-		g := s.gate
-		return s.accounts(t) || g != nil && g.Accepted && s.selected && d.acts(g) && g.owns(t.Key, t.Effect)
+	return slices.ContainsFunc(d.Node.Taints, func(t corev1.Taint) bool {
+		id := TaintID{t.Key, t.Effect}
+		return !known[id] && (d.Allowed == nil || d.Allowed[id]) && !strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix)
 	})
 }
 
-// takeOver gives a deleted gate's record to the first accepted gate that selects the
-// node, has the same taint, and has no record of its own. The taint stays even if the
-// new gate uses it in the other role (taint or recloseTaint).
-func (d *decider) takeOver(orphan *slot) {
+// heirs returns the slots of the gates that may take over a record: accepted gates that
+// select the node and have no record of their own.
+func (d *decider) heirs() (heirs []*slot) {
 	for i := range d.slots {
 		s := &d.slots[i]
-		if s.gate == nil || !s.gate.Accepted || !s.selected || s.before != nil || !d.acts(s.gate) {
+		if s.gate != nil && s.gate.Accepted && s.selected && s.before == nil && d.acts(s.gate) {
+			heirs = append(heirs, s)
+		}
+	}
+	return heirs
+}
+
+// takeOver gives a deleted gate's record to the first heir with the same taint that has
+// not taken over another. The taint stays even if the new gate uses it in the other role
+// (taint or recloseTaint).
+func (d *decider) takeOver(orphan *slot, heirs []*slot) {
+	for _, s := range heirs {
+		if s.before != nil {
 			continue
 		}
 		if reclosed, own := s.gate.role(orphan.before); own {

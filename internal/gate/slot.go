@@ -77,8 +77,12 @@ func (d *decider) readRecords(gates []Gate) {
 		d.addSlot(g, g.Name, selected, raw, recorded)
 	}
 	if paired < len(d.Node.Records) && !d.Part {
+		known := make(map[string]bool, len(gates))
+		for i := range gates {
+			known[gates[i].Name] = true
+		}
 		for name, raw := range d.Node.Records {
-			if !slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name }) {
+			if !known[name] {
 				d.addSlot(nil, name, false, raw, true)
 			}
 		}

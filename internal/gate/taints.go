@@ -43,29 +43,28 @@ func (d *decider) decision() Decision {
 func (d *decider) addDependencies(out *Decision) {
 	for i := range d.slots {
 		s := &d.slots[i]
-		_, written := out.Records[s.name]
-		for j := range d.Node.Taints {
-			switch t := &d.Node.Taints[j]; {
-			case !written:
-				if n := len(out.DependsOn); s.shares(t) && !carriesTaint(out.Taints, t) && (n == 0 || out.DependsOn[n-1] != s.name) {
-					out.DependsOn = append(out.DependsOn, s.name)
-				}
-			case s.claims() && (s.before == nil || !s.before.tainted()) && s.claimed().Key == t.Key && s.claimed().Effect == t.Effect:
-				out.Carried = append(out.Carried, *t)
+		if _, written := out.Records[s.name]; !written {
+			if d.sharesRemoved(s) {
+				out.DependsOn = append(out.DependsOn, s.name)
+			}
+			continue
+		}
+		if s.claims() && (s.before == nil || !s.before.tainted()) {
+			if at := d.taintIndex(s.claimed().Key, s.claimed().Effect); at >= 0 {
+				out.Carried = append(out.Carried, d.Node.Taints[at])
 			}
 		}
 	}
 }
 
-// shares reports whether a taint may belong to the slot, whatever the node's labels
-// are.
-func (s *slot) shares(t *corev1.Taint) bool {
-	return s.had.Key == t.Key && s.had.Effect == t.Effect || s.gate != nil && s.gate.Accepted && s.gate.owns(t.Key, t.Effect)
-}
-
-func carriesTaint(taints []corev1.Taint, t *corev1.Taint) bool {
-	for i := range taints {
-		if taints[i].Key == t.Key && taints[i].Effect == t.Effect {
+// sharesRemoved reports whether a taint that the decision removes may belong to the slot,
+// whatever the node's labels are.
+func (d *decider) sharesRemoved(s *slot) bool {
+	for _, at := range d.taintsOf(s) {
+		if at < 0 || !d.owned[at].removed {
+			continue
+		}
+		if t := &d.Node.Taints[at]; s.accounts(t) || s.gate.Accepted {
 			return true
 		}
 	}
@@ -89,12 +88,13 @@ func (s *slot) record() (string, bool) {
 // current one. A taint belongs to the gates if a closed gate claims it, if the gate is
 // open, or if the gate's record accounts for it.
 func (d *decider) taints() ([]corev1.Taint, bool) {
+	d.findOwners()
 	taints := make([]corev1.Taint, 0, len(d.holders))
 	changed := false
-	for _, t := range d.Node.Taints {
+	for i, t := range d.Node.Taints {
 		switch s := d.holder(t.Key, t.Effect); {
-		case s == nil && d.surplus(t):
-			changed = true
+		case s == nil && d.surplus(i):
+			changed, d.owned[i].removed = true, true
 			continue
 		case s != nil && s.gate.Accepted && s.claimed().Value != t.Value:
 			t.Value, changed = s.claimed().Value, true
@@ -121,6 +121,9 @@ func (d *decider) indexTaints() {
 // taintIndex returns the index of the node's taint with the given key and effect, or
 // -1.
 func (d *decider) taintIndex(key string, effect corev1.TaintEffect) int {
+	if key == "" { // most slots have at most one taint
+		return -1
+	}
 	if i, known := d.indexes[TaintID{key, effect}]; known && i < len(d.Node.Taints) {
 		return i
 	}
@@ -185,31 +188,67 @@ func (d *decider) accounted(t v1alpha1.Taint) bool {
 	return false
 }
 
-// surplus reports whether a taint that no closed gate claims belongs to a gate and must
-// therefore be removed.
-func (d *decider) surplus(t corev1.Taint) bool {
-	surplus, left, restores := false, false, false
+// ownership combines what the slots want that a taint of the node belongs to.
+type ownership struct {
+	// any is true if the taint belongs to a slot, and kept if one of them keeps it.
+	any, kept bool
+	// left is true if a slot leaves the taint for now, because it is contended. restores
+	// is true if another slot removes it nevertheless.
+	left, restores bool
+	// removed is true if the decision removes the taint.
+	removed bool
+}
+
+// findOwners determines the ownership of each taint of the node. It visits each slot's
+// taints rather than each taint's slots: a kubelet may register with thousands of taints
+// and records, and comparing each with each would take seconds.
+func (d *decider) findOwners() {
+	d.owned = slices.Grow(d.owned, len(d.Node.Taints))[:len(d.Node.Taints)]
 	for i := range d.slots {
 		s := &d.slots[i]
-		if !s.concerns(t) {
-			continue
+		for _, at := range d.taintsOf(s) {
+			if at >= 0 && s.concerns(&d.Node.Taints[at]) {
+				d.owned[at].add(s, s.accounts(&d.Node.Taints[at]))
+			}
 		}
-		if s.keep || s.leave && s.after.tainted() && s.accounts(t) {
-			return false
-		}
-		lapses := !s.leave && s.accounts(t) // no other writer contends for it
-		surplus, left, restores = true, left || s.leave, restores || s.restores || lapses
 	}
+}
+
+// taintsOf returns the indexes of the node's taints that the slot's record or gate names,
+// with -1 for each that is not on the node. An index may occur twice.
+func (d *decider) taintsOf(s *slot) [3]int {
+	at := [3]int{d.taintIndex(s.had.Key, s.had.Effect), -1, -1}
+	if g := s.gate; g != nil {
+		at[1], at[2] = d.taintIndex(g.Taint.Key, g.Taint.Effect), d.taintIndex(g.RecloseTaint.Key, g.RecloseTaint.Effect)
+	}
+	return at
+}
+
+// add adds a slot that the taint belongs to. accounts reports whether the slot's record
+// accounts for it.
+func (o *ownership) add(s *slot, accounts bool) {
+	if s.keep || s.leave && s.after.tainted() && accounts {
+		o.kept = true
+		return
+	}
+	lapses := !s.leave && accounts // no other writer contends for it
+	o.any, o.left, o.restores = true, o.left || s.leave, o.restores || s.restores || lapses
+}
+
+// surplus reports whether a taint of the node that no closed gate claims belongs to a
+// gate and must therefore be removed.
+func (d *decider) surplus(i int) bool {
+	o := &d.owned[i]
 	// Several open gates that contend for the taint have separate waiting times, which
 	// would hardly ever end at the same time. One of them is sufficient.
-	return surplus && (!left || restores)
+	return o.any && !o.kept && (!o.left || o.restores)
 }
 
 // concerns reports whether a taint belongs to the slot: its record accounts for it, or
 // it is a taint of its gate, regardless of its writer. A slot that keeps its state holds
 // on to the recorded taint only, so that it does not keep another gate's taint on the
 // node.
-func (s *slot) concerns(t corev1.Taint) bool {
+func (s *slot) concerns(t *corev1.Taint) bool {
 	if s.accounts(t) {
 		return true
 	}
@@ -218,7 +257,7 @@ func (s *slot) concerns(t corev1.Taint) bool {
 
 // accounts reports whether the slot's record accounts for a taint with this key and
 // effect.
-func (s *slot) accounts(t corev1.Taint) bool {
+func (s *slot) accounts(t *corev1.Taint) bool {
 	return s.had.Key == t.Key && s.had.Effect == t.Effect
 }
 

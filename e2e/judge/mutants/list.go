@@ -311,7 +311,7 @@ var All = []Mutant{
 	// Ownership of taints and records.
 	{
 		Name:   "a gate that opens removes a shared taint",
-		Edits:  []Edit{{"internal/gate/taints.go", "case s == nil && d.surplus(t):", "case d.surplus(t) && (s == nil || d.slots[0].after != nil):"}},
+		Edits:  []Edit{{"internal/gate/taints.go", "case s == nil && d.surplus(i):", "case d.surplus(i) && (s == nil || d.slots[0].after != nil):"}},
 		Breaks: judge.RuleForeign, Plays: []string{"twins"},
 	},
 	{
@@ -345,7 +345,7 @@ var All = []Mutant{
 	},
 	{
 		Name:   "taints of open gates added by other writers are not removed",
-		Edits:  []Edit{{"internal/gate/taints.go", "return surplus && (!left || restores)", "return surplus && (!left || restores) && d.accounted(v1alpha1.Taint{Key: t.Key, Effect: t.Effect})"}},
+		Edits:  []Edit{{"internal/gate/taints.go", "return o.any && !o.kept && (!o.left || o.restores)", "t := &d.Node.Taints[i]\n\treturn o.any && !o.kept && (!o.left || o.restores) && d.accounted(v1alpha1.Taint{Key: t.Key, Effect: t.Effect})"}},
 		Breaks: judge.RuleQuiet, Plays: []string{"undone"},
 	},
 	{
