@@ -37,7 +37,7 @@ func TestDeviceMatches(t *testing.T) {
 		`device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0`:                         "true",
 		`quantity(device.attributes["gpu.example.com"].far).isGreaterThan(quantity("1"))`:                    "quantity out of range",
 		`isQuantity(device.attributes["gpu.example.com"].far)`:                                               "false",
-		twenty + "(a, " + twenty + "(b, " + twenty + "(c, a + b + c > 0)))":                                 "cost limit exceeded",
+		twenty + "(a, " + twenty + "(b, " + twenty + "(c, a + b + c > 0)))":                                  "cost limit exceeded",
 		`cel.bind(dra, device.attributes["gpu.example.com"], dra.model == "A100" && dra.links.includes(2))`:  "true",
 		`!device.allowMultipleAllocations`:                                                                   "true",
 		`device.attributes["gpu.example.com"].?missing.orValue("x") == "x"`:                                  "true",
