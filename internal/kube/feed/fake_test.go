@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/testr"
+	"github.com/go-logr/logr/funcr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -369,18 +369,24 @@ type recorder struct {
 	mu    sync.Mutex
 	nodes []string
 	gates int
+	// onChange, unless nil, is called in each call, as a decision would be made then.
+	onChange func()
 }
 
 func (r *recorder) NodeChanged(name string, _ gate.Change) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.nodes = append(r.nodes, name)
+	r.record(func() { r.nodes = append(r.nodes, name) })
 }
 
-func (r *recorder) GatesChanged() {
+func (r *recorder) GatesChanged() { r.record(func() { r.gates++ }) }
+
+func (r *recorder) record(call func()) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.gates++
+	call()
+	on := r.onChange
+	r.mu.Unlock()
+	if on != nil {
+		on()
+	}
 }
 
 // take returns the names of nodes announced since it was last called, sorted and without
@@ -400,8 +406,8 @@ type testFeed struct {
 	*Feed
 	api     *fakeAPI
 	handler *recorder
-	// silences counts silent watches.
-	silences *atomic.Int32
+	// silences counts silent watches, logged log lines.
+	silences, logged *atomic.Int32
 }
 
 // runFeed runs a test, in a synctest bubble, with a Feed that observes a fake API. The
@@ -412,9 +418,13 @@ func runFeed(t *testing.T, prepare func(*fakeAPI), test func(*testing.T, *testFe
 		if prepare != nil {
 			prepare(api)
 		}
-		silences := &atomic.Int32{}
+		silences, logged := &atomic.Int32{}, &atomic.Int32{}
+		log := funcr.New(func(_, line string) {
+			logged.Add(1)
+			t.Log(line)
+		}, funcr.Options{})
 		f := newFeed(api.sources(), Options{
-			Handler: handler, Log: testr.New(t), Silenced: func(reflector.Status) { silences.Add(1) },
+			Handler: handler, Log: log, Silenced: func(reflector.Status) { silences.Add(1) },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -425,7 +435,7 @@ func runFeed(t *testing.T, prepare func(*fakeAPI), test func(*testing.T, *testFe
 		})
 		running.Go(func() { api.bookmarks(ctx) })
 		synctest.Wait()
-		test(t, &testFeed{Feed: f, api: api, handler: handler, silences: silences})
+		test(t, &testFeed{Feed: f, api: api, handler: handler, silences: silences, logged: logged})
 		begin := time.Now()
 		cancel()
 		running.Wait()

@@ -234,15 +234,16 @@ func TestObserve(t *testing.T) {
 
 func TestRefresh(t *testing.T) {
 	runFeed(t, func(api *fakeAPI) { api.nodes().Put(kubetest.Node("a", "a1")) }, func(t *testing.T, f *testFeed) {
+		nodes := f.api.nodes()
 		f.handler.take()
-		f.api.nodes().hangUp()
-		f.api.nodes().set(syscall.ECONNREFUSED)
-		f.api.nodes().Put(kubetest.Node("a", "a2"))
+		kubetest.Pass(2 * time.Second) // a shorter watch counts as broken
+		f.api.set(func() { nodes.muted = true })
+		nodes.Put(kubetest.Node("a", "a2"))
 		if err := f.Refresh(t.Context(), "a"); err != nil {
 			t.Errorf("refreshing failed: %v", err)
 		}
 		f.wantChanged(t, "another Node with this name", "a")
-		f.api.nodes().remove("a")
+		nodes.remove("a")
 		if err := f.Refresh(t.Context(), "a"); err != nil {
 			t.Errorf("refreshing failed: %v", err)
 		}
@@ -250,12 +251,13 @@ func TestRefresh(t *testing.T) {
 		if names := f.NodeNames(); len(names) != 0 {
 			t.Errorf("names = %v", names)
 		}
-		// The watch delivers all these events again, from the beginning.
-		f.api.nodes().set(nil)
+		// The resumed watch delivers all these events again, from the beginning.
+		f.api.set(func() { nodes.muted = false })
+		nodes.hangUp()
 		kubetest.Pass(time.Minute)
 		synctest.Wait()
-		if names := f.NodeNames(); len(names) != 0 || !f.NodesSynced() {
-			t.Errorf("names = %v, synced %v", names, f.NodesSynced())
+		if names := f.NodeNames(); len(names) != 0 || !f.NodesSynced() || nodes.lists != 1 {
+			t.Errorf("names = %v, synced %v, listed %d times", names, f.NodesSynced(), nodes.lists)
 		}
 	})
 }
@@ -391,8 +393,8 @@ func TestAPIServerRestart(t *testing.T) {
 			t.Errorf("gates = %v, %v", gates, f.GatesError())
 		}
 		for _, k := range kinds {
-			if k.lists != 1 {
-				t.Errorf("%T was listed %d times", k.one, k.lists)
+			if k.lists != 2 {
+				t.Errorf("%T was listed %d times, want once at the start and once after the outage", k.one, k.lists)
 			}
 		}
 	})

@@ -91,10 +91,8 @@ func (o *Observer) silent() {
 	}
 }
 
-// resumed records that the watch continues where it was interrupted.
-func (o *Observer) resumed() { o.change(func() { o.live, o.err = o.synced, nil }) }
-
-// failed records that a request has failed and will be retried.
+// failed records that a request has failed. The facts may be as old as the outage until
+// everything has been read again.
 func (o *Observer) failed(err error) { o.change(func() { o.live, o.err = false, err }) }
 
 func (o *Observer) change(apply func()) {
@@ -265,8 +263,11 @@ func (s *Reflector[O, F]) listWatch(inner *cache.ListWatch) *cache.ListWatch {
 				s.Listing()
 				o.ResourceVersion = latestVersion
 				w, err := inner.WatchWithContext(ctx, o)
+				if utilnet.IsConnectionRefused(err) {
+					return nil, notRetriable(err)
+				}
 				if err != nil {
-					return nil, hideConnectionRefused(err)
+					return nil, err
 				}
 				s.stream = newStream[O](w, s.Sink, func(o any) (F, bool) {
 					s.received()
@@ -276,9 +277,8 @@ func (s *Reflector[O, F]) listWatch(inner *cache.ListWatch) *cache.ListWatch {
 			}
 			w, err := inner.WatchWithContext(ctx, o)
 			if err != nil {
-				return nil, s.noteError(ctx, err)
+				return nil, notRetriable(s.noteError(ctx, err))
 			}
-			s.resumed()
 			return w, nil
 		},
 	}
@@ -292,15 +292,17 @@ func (s *Reflector[O, F]) noteError(ctx context.Context, err error) error {
 	return err
 }
 
-// hideConnectionRefused hides that a connection was refused. On that error a reflector
-// sleeps and retries the stream, ignoring its context and without reporting the error; on
-// any other error it falls back to a plain list.
-func hideConnectionRefused(err error) error {
-	if err != nil && utilnet.IsConnectionRefused(err) {
-		return errors.New(err.Error())
-	}
-	return err
-}
+// notRetriable hides from a reflector that the API server refused a connection or
+// rejected a request (429). After these errors a reflector repeats a watch.
+//
+// A watch of changes must not be repeated: it would be resumed at the old resource
+// version, and nothing shows when all changes of the outage have arrived. Until then, facts
+// as old as the outage would count as current. After any other error the reflector lists
+// everything again.
+//
+// For a stream of the initial list, the reflector sleeps before it repeats the request,
+// ignoring its context. After any other error it falls back to a plain list.
+func notRetriable(err error) error { return errors.New(err.Error()) }
 
 // Backoff of a feed's requests. It is short because gates cannot open until the feeds are
 // live again. After steadyFor without a failure it starts from retryFirst again.

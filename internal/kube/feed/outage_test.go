@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
+)
+
+// retriedErrors are the errors after which client-go would resume a watch at the old
+// resource version.
+var retriedErrors = map[string]error{
+	"connection refused": syscall.ECONNREFUSED,
+	"too many requests":  apierrors.NewTooManyRequests("busy", 1),
+}
+
+// recovery is a time by which requests are repeated after an outage, whatever the jitter.
+const recovery = 4 * reflector.RetryMax
+
+// observeOutage runs a test for each of retriedErrors, with a feed that has read a ready
+// pod, and whose requests for pods have failed for two minutes.
+func observeOutage(t *testing.T, test func(t *testing.T, f *testFeed, pods *fakeKind)) {
+	t.Helper()
+	for name, err := range retriedErrors {
+		t.Run(name, func(t *testing.T) {
+			observePods(t, func(t *testing.T, f *testFeed, pods *fakeKind) {
+				kubetest.Pass(2 * time.Second) // a shorter watch counts as broken
+				pods.set(err)
+				pods.hangUp()
+				kubetest.Pass(2 * time.Minute)
+				if s := f.podsStatus(t); s.Live || s.Err == nil {
+					t.Fatalf("during the outage: %+v", s)
+				}
+				f.handler.take()
+				test(t, f, pods)
+			})
+		})
+	}
+}
+
+// At no time after an outage do facts from before it count as observed.
+func TestNoFactsFromBeforeAnOutage(t *testing.T) {
+	observeOutage(t, func(t *testing.T, f *testFeed, pods *fakeKind) {
+		pods.Put(kubetest.Pod("p", "p1", "a", false))
+		var stale, current atomic.Int32
+		f.handler.mu.Lock()
+		f.handler.onChange = func() {
+			facts, _ := f.Facts("a")
+			switch all, observed := facts.Pods[query]; {
+			case !observed:
+			case len(all) == 1 && !all[0].Ready:
+				current.Add(1)
+			default:
+				stale.Add(1)
+			}
+		}
+		f.handler.mu.Unlock()
+		pods.set(nil)
+		kubetest.Pass(recovery)
+		synctest.Wait()
+		if stale.Load() > 0 || current.Load() == 0 {
+			t.Errorf("%d decisions with the pod as it was before the outage, %d with the current one", stale.Load(), current.Load())
+		}
+	})
+}
+
+// A feed whose objects do not change is live again soon after an outage, by reading
+// everything, and this is announced and logged once.
+func TestQuietFeedAfterAnOutage(t *testing.T) {
+	observeOutage(t, func(t *testing.T, f *testFeed, pods *fakeKind) {
+		logged := f.logged.Load()
+		pods.set(nil)
+		kubetest.Pass(recovery)
+		if s := f.podsStatus(t); !s.Live || s.Err != nil || pods.lists != 2 {
+			t.Errorf("after the outage: %+v, listed %d times", s, pods.lists)
+		}
+		kubetest.Pass(time.Hour)
+		if names, gates := f.handler.take(); len(names) != 0 || gates != 1 {
+			t.Errorf("announced: nodes %v, gates %d times; want once that the pods are known", names, gates)
+		}
+		if got := f.logged.Load() - logged; got != 1 || pods.lists != 2 {
+			t.Errorf("%d log lines, listed %d times", got, pods.lists)
+		}
+	})
+}
+
+// API servers end each watch after a few minutes. It is resumed without any effect.
+func TestWatchThatEndsIsResumed(t *testing.T) {
+	observePods(t, func(t *testing.T, f *testFeed, pods *fakeKind) {
+		logged := f.logged.Load()
+		for range 3 {
+			kubetest.Pass(5 * time.Minute)
+			f.handler.take()
+			pods.hangUp()
+			synctest.Wait()
+			if s := f.podsStatus(t); !s.Live || s.Err != nil {
+				t.Errorf("%+v", s)
+			}
+			if names, gates := f.handler.take(); len(names) != 0 || gates != 0 {
+				t.Errorf("announced: nodes %v, gates %d times", names, gates)
+			}
+		}
+		pods.Put(kubetest.Pod("p", "p1", "a", false))
+		f.wantChanged(t, "event of the resumed watch", "a")
+		if got := f.logged.Load() - logged; got != 0 || pods.lists != 1 {
+			t.Errorf("%d log lines, listed %d times", got, pods.lists)
+		}
+	})
+}
