@@ -97,14 +97,17 @@ func overfull(records int, text string) *sim {
 // linearly: a comparison of each taint with each of these records takes more than ten
 // minutes.
 func TestDecisionAboutOverfullNode(t *testing.T) {
-	for _, text := range []string{"unreadable", cniRecord} {
-		s := overfull(100_000, text).flag("cni", "holds")
-		d := s.decide()
-		if v := d.Verdict("cni"); !d.Changes || !v.Opened() || len(d.Verdicts) != 100_001 {
-			t.Errorf("records %q: changes %v, %d verdicts, the gate's is %+v", text, d.Changes, len(d.Verdicts), v)
+	for name, s := range map[string]*sim{
+		"unreadable records":              overfull(100_000, "unreadable"),
+		"records that account for taints": overfull(100_000, cniRecord),
+		"records of unknown gates":        overfull(100_000, `{"state":"Open"}`).invisible(),
+	} {
+		d := s.flag("cni", "holds").decide()
+		if v := d.Verdict("cni"); !d.Changes || v.After != v1alpha1.StateOpen || len(d.Verdicts) != 100_001 {
+			t.Errorf("%s: changes %v, %d verdicts, the gate's is %+v", name, d.Changes, len(d.Verdicts), v)
 		}
 		if len(d.Taints) != 200_000 {
-			t.Errorf("records %q: %d taints remain, want all except the gate's", text, len(d.Taints))
+			t.Errorf("%s: %d taints remain, want all except the gate's", name, len(d.Taints))
 		}
 	}
 }
