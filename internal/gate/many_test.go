@@ -80,21 +80,24 @@ func TestManyGatesOneDecision(t *testing.T) {
 	}
 }
 
-// overfull returns a node with as many records of unknown gates, with this text, and twice
-// as many taints, none of which a gate may use, and the taint of a closed gate.
+// overfull returns a node with as many records of unknown gates, with this text, twice
+// as many taints, none of which a gate may use, an unreadable override for each record,
+// and a gate that is closed.
 func overfull(records int, text string) *sim {
 	s := allowing(aNode(aGate("cni")).closed("cni"), "cni.example/not-ready")
+	s.facts.Node.Overrides = make(map[string]string, records)
 	for i := range records {
 		key := strconv.Itoa(i)
 		s.facts.Node.Records[key] = text
+		s.facts.Node.Overrides[key] = "unreadable"
 		s.facts.Node.Taints = append(s.facts.Node.Taints, corev1.Taint{Key: key, Effect: "NoSchedule"}, corev1.Taint{Key: key, Effect: "NoExecute"})
 	}
 	return s
 }
 
-// A kubelet can register with as many taints and records as a Node has space for. The
-// workers that decide about it also decide about all other nodes, so the time grows
-// linearly: a comparison of each taint with each of these records takes more than ten
+// A kubelet can register with as many taints, records and overrides as a Node has space
+// for. The workers that decide about it also decide about all other nodes, so the time
+// grows linearly: with these numbers, comparing each with each takes more than ten
 // minutes.
 func TestDecisionAboutOverfullNode(t *testing.T) {
 	for name, s := range map[string]*sim{

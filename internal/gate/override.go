@@ -143,9 +143,10 @@ func (r *Record) taintedSince(n *Node) time.Time {
 func (d *decider) readOverrides(gates []Gate) {
 	for name, raw := range d.Node.Overrides {
 		o, err := ParseOverride(raw)
-		i := slices.IndexFunc(d.slots, func(s slot) bool { return s.name == name && s.selected })
+		i, found := d.slots.find(name)
+		found = found && d.slots[i].selected
 		switch {
-		case i < 0 && d.Part:
+		case !found && d.Part:
 		case err != nil:
 			note(&d.ignored, name, err.Error())
 		case o.UID != d.Node.UID:
@@ -154,7 +155,7 @@ func (d *decider) readOverrides(gates []Gate) {
 			note(&d.withdrawn, name, "")
 		case o.Until.Sub(d.now) > OverrideMax+clockSkew:
 			note(&d.withdrawn, name, fmt.Sprintf("it ends at %s, which is more than %d days ahead", o.Until.UTC().Format(time.RFC3339), OverrideMax/(24*time.Hour)))
-		case i < 0:
+		case !found:
 			d.recheckAt(o.Until)
 			if !isInDryRun(gates, name) {
 				note(&d.ignored, name, "no gate of this name selects the node")

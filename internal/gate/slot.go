@@ -5,6 +5,7 @@ package gate
 import (
 	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -60,6 +61,11 @@ type slots []slot
 func (s slots) Len() int           { return len(s) }
 func (s slots) Less(i, j int) bool { return s[i].name < s[j].name }
 func (s slots) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+
+// find returns the index of the slot with the given name, and whether there is one.
+func (s slots) find(name string) (int, bool) {
+	return sort.Find(len(s), func(i int) int { return strings.Compare(name, s[i].name) })
+}
 
 // readRecords creates a slot for each gate and each record, in the order of their
 // names.
