@@ -128,9 +128,11 @@ func (s *Status) setWell() {
 	s.Well = s.Controller.Running != No && !slices.ContainsFunc(s.Gates, func(g Gate) bool { return !g.isWell() })
 }
 
-// isWell reports whether no problem with the gate is known.
+// isWell reports whether no problem with the gate is known. If the nodes were counted by their
+// records, no condition of the gate reports those that are overdue.
 func (g *Gate) isWell() bool {
-	return g.Ready != "False" && !g.Gone && len(g.Troubles) == 0
+	overdue := g.FromRecords && g.Nodes != nil && g.Nodes.Overdue > 0
+	return g.Ready != "False" && !g.Gone && len(g.Troubles) == 0 && !overdue
 }
 
 // staleness returns the reason why the status of a gate is outdated, or "".

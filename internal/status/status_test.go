@@ -77,6 +77,8 @@ func TestStatus(t *testing.T) {
 			"  - {type: Ready, status: \"True\", reason: DryRun, message: no node is changed, lastTransitionTime: null}\n"}, controller: running, well: true},
 		{name: "problems", gates: []string{generation(clitest.ByLabel("agent", ""), 2) + statusOf + isUnready + isLate, generation(clitest.ByLabel("edited", ""), 3) + statusOf + isReady, generation(clitest.ByLabel("new", ""), 1)},
 			nodes: map[string]map[string]string{"n1": {"edited": clitest.Birth}}, controller: running},
+		{name: "overdue-records", controller: running, nodes: map[string]map[string]string{
+			"n1": {"files": `{"state":"Closed","reason":"Birth","taint":"example.com/f:NoSchedule","source":"files","overdue":true}`}}},
 		{name: "records", gates: []string{generation(clitest.ByLabel("agent", ""), 2) + statusOf + isReady, clitest.Follows}, nodes: fleetRecords, controller: away},
 		{name: "one", gates: []string{generation(clitest.ByLabel("agent", ""), 2) + statusOf + isReady}, nodes: fleetRecords, controller: running, only: []string{"agent"}, well: true},
 		{name: "unreadable", gates: []string{generation(clitest.ByLabel("agent", ""), 2) + statusOf + isReady, generation(clitest.ByLabel("new", ""), 1)}, unread: true,
