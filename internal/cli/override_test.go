@@ -53,6 +53,12 @@ func TestForesee(t *testing.T) {
 	override := func(n *corev1.Node) {
 		n.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = gate.Override{State: v1alpha1.StateOpen, Until: clitest.Now, Reason: "ticket 7", UID: "uid"}.String()
 	}
+	keptClosed := strings.Replace(clitest.Opened, "}", `,"override":"Closed","overrideSince":"2026-03-01T02:50:00Z"}`, 1)
+	overrides := func(name, state string) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Annotations[v1alpha1.OverrideAnnotationPrefix+name] = gate.Override{State: state, Until: time.Now().Add(time.Hour), Reason: "ticket 7", UID: "uid"}.String()
+		}
+	}
 	noExecute := strings.Replace(clitest.ByLabel("agent", ""), "NoSchedule", "NoExecute", 1)
 	selective := clitest.ByLabel("agent", "nodeSelector: {matchLabels: {pool: other}}")
 	outOfService := strings.Replace(manual, "example.com/a, effect: NoSchedule", "node.kubernetes.io/out-of-service, effect: NoExecute", 1)
@@ -73,6 +79,10 @@ func TestForesee(t *testing.T) {
 		{name: "close-again", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "recloseTaint: {key: example.com/again, effect: NoExecute}")}, node: steered(opened)},
 		{name: "close-closed", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "")}, node: steered(closed)},
 		{name: "open-shared", state: v1alpha1.StateOpen, gates: []string{clitest.ByLabel("agent", ""), clitest.ByLabel("other", "")}, node: steered(map[string]string{"agent": clitest.Birth, "other": clitest.Birth})},
+		{name: "open-shared-overridden", state: v1alpha1.StateOpen, gates: []string{clitest.ByLabel("agent", ""), clitest.ByLabel("other", "")},
+			node: steered(map[string]string{"agent": clitest.Birth, "other": byHand["agent"]}, overrides("other", v1alpha1.StateOpen))},
+		{name: "open-shared-kept-closed", state: v1alpha1.StateOpen, gates: []string{clitest.ByLabel("agent", ""), clitest.ByLabel("other", "")},
+			node: steered(map[string]string{"agent": clitest.Birth, "other": keptClosed}, overrides("other", v1alpha1.StateClosed))},
 		{name: "open-without-controller", state: v1alpha1.StateOpen, gates: []string{clitest.ByLabel("agent", "")}, node: steered(closed), leader: away},
 		{name: "open-manual-for-a-time", state: v1alpha1.StateOpen, gates: []string{manual}, node: steered(closed)},
 		{name: "open-files", state: v1alpha1.StateOpen, node: steered(map[string]string{"agent": strings.ReplaceAll(clitest.Birth, "crd", "files")})},

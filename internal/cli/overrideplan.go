@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -85,7 +86,10 @@ func (s *overrider) planOverride(node *corev1.Node) (OverriddenNode, func(contex
 	n := OverriddenNode{Node: node.Name, Gate: s.gate, Changed: true, State: o.State, Until: o.Until, Reason: o.Reason}
 	facts := read.NodeFacts(node)
 	before := s.gates.DecideNode(facts, s.now)
-	facts.Overrides = map[string]string{s.gate: o.String()}
+	if facts.Overrides = maps.Clone(facts.Overrides); facts.Overrides == nil {
+		facts.Overrides = make(map[string]string)
+	}
+	facts.Overrides[s.gate] = o.String() // besides those of other gates, which may have the same taint
 	after := s.gates.DecideNode(facts, s.now)
 	was, is := before.Verdict(s.gate), after.Verdict(s.gate)
 	g, _ := s.gates.Gate(s.gate) // nil for a gate that does not exist
