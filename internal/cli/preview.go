@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -56,8 +57,11 @@ func newPreview(c *connection) *cobra.Command {
 			if err := o.print(c.streams.Out, answer, answer.Text); err != nil {
 				return err
 			}
-			if answer.Changes {
+			switch {
+			case answer.Changes:
 				return errNo
+			case answer.Incomplete:
+				return errNotDetermined
 			}
 			return nil
 		},
@@ -68,6 +72,10 @@ func newPreview(c *connection) *cobra.Command {
 	command.Flags().BoolVar(&p.delete, "delete", false, "show what would happen to nodes if these gates were deleted")
 	return command
 }
+
+// errNotDetermined is returned if a preview found no change, but could not read what might cause
+// one. The process then exits with exitError.
+var errNotDetermined = errors.New("no change was found, but not everything that decides about nodes could be read: see what is incomplete")
 
 // previewFlags holds the flags of 'kubectl gate preview'.
 type previewFlags struct {
@@ -137,16 +145,18 @@ func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*previ
 	for i := range gaps {
 		gap(gaps[i].Err)
 	}
+	incomplete := len(gaps) > 0
 	if c.WantsPods() {
 		if w.Pods, err = reader.EveryPod(ctx); err != nil {
 			gap(err)
+			incomplete = true
 		}
 	}
 	answer := preview.Of(w, c)
 	if answer.AddsTaints() && readDeschedulers(ctx, reader, w, c, gap) {
 		answer = preview.Of(w, c)
 	}
-	answer.Unread = unread
+	answer.Unread, answer.Incomplete = unread, incomplete
 	return answer, nil
 }
 

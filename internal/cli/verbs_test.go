@@ -220,7 +220,7 @@ func TestMistypedGate(t *testing.T) {
 }
 
 // docs/kubectl-gate.md has the exit statuses and the required permissions of every
-// verb.
+// verb, each in the table that has a column for each status, or one for the permissions.
 func TestThePageHasEveryVerb(t *testing.T) {
 	page, err := os.ReadFile("../../docs/kubectl-gate.md")
 	if err != nil {
@@ -228,6 +228,14 @@ func TestThePageHasEveryVerb(t *testing.T) {
 	}
 	_, statuses, _ := strings.Cut(string(page), "\n## Exit statuses\n")
 	statuses, rights, both := strings.Cut(statuses, "\n## Required permissions\n")
+	rights, _, _ = strings.Cut(rights, "\n## ")
+	for table, columns := range map[string]int{statuses: 4, rights: 2} {
+		for line := range strings.Lines(table) {
+			if n := strings.Count(line, "|") - 1; strings.HasPrefix(line, "| `") && n != columns {
+				t.Errorf("%d columns, want %d: %s", n, columns, line)
+			}
+		}
+	}
 	for _, v := range verbs() {
 		row := regexp.MustCompile("(?m)^\\|[^|]*`" + v.Name() + "`[^|]*\\|")
 		if !both || !row.MatchString(statuses) {

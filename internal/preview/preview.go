@@ -54,6 +54,9 @@ type Preview struct {
 	Gates []Gate `json:"gates"`
 	// Unread lists the read errors. What could not be read is unknown.
 	Unread []string `json:"unread,omitempty"`
+	// Incomplete is true if facts about nodes could not be read, so that there may be
+	// changes that are not predicted.
+	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // Action is what a change does to a gate.
