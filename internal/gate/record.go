@@ -81,7 +81,7 @@ func (r *Record) parse(raw string) error {
 }
 
 // check rejects records that nodegate never writes, so that a record edited by another
-// writer cannot falsify times or the ownership of taints.
+// writer cannot falsify times, the ownership of taints, or lines in the output of commands.
 func (r *Record) check() error {
 	if r.State != v1alpha1.StateClosed && r.State != v1alpha1.StateOpen {
 		return fmt.Errorf("state %q is neither %s nor %s", r.State, v1alpha1.StateClosed, v1alpha1.StateOpen)
@@ -97,6 +97,11 @@ func (r *Record) check() error {
 	const century = 100 * 366 * 24 * 60 * 60
 	if r.SilentSeconds < 0 || r.SilentSeconds > century {
 		return fmt.Errorf("silentSeconds %d is out of range", r.SilentSeconds)
+	}
+	for _, text := range []string{string(r.Reason), r.Taint, r.Source} {
+		if Printable(text) != text {
+			return fmt.Errorf("%q contains characters that cannot be printed", text)
+		}
 	}
 	if r.State == v1alpha1.StateOpen && r.Override == "" {
 		return nil

@@ -49,6 +49,9 @@ func TestParseRecordRefuses(t *testing.T) {
 		"an override without a taint":             `{"state":"Open","override":"Closed"}`,
 		"overrideSince after the range":           `{"state":"Open","override":"Closed","taint":"k:NoSchedule","overrideSince":"9999-12-31T23:59:59-23:00"}`,
 		"a taint of Kubernetes, overridden":       `{"state":"Open","override":"Closed","taint":"node.kubernetes.io/not-ready:NoSchedule"}`,
+		"a reason with lines":                     `{"state":"Open","reason":"x\n  next  kubectl delete node"}`,
+		"a taint with lines":                      `{"state":"Open","taint":"a\nNo gate holds node n1.\n"}`,
+		"a source with columns":                   `{"state":"Open","source":"crd\tx"}`,
 		"fought out of range":                     `{"state":"Open","fought":99999999999999999999}`,
 	} {
 		if r, err := ParseRecord(raw); err == nil {
