@@ -29,7 +29,8 @@ type BoundPod struct {
 	Gates []string `json:"gates,omitempty"`
 	// Terminating is true if the pod is being deleted.
 	Terminating bool `json:"terminating,omitempty"`
-	// Restarts is true if the kubelet restarts a container of the pod that could not start.
+	// Restarts is true if the kubelet restarts each container of the pod that could not start, and
+	// the number of restarts does not matter.
 	Restarts bool `json:"restarts,omitempty"`
 }
 

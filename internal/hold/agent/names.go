@@ -26,5 +26,5 @@ const (
 	effectPreferNoSchedule = "PreferNoSchedule"
 	operatorEqual          = "Equal"
 	operatorExists         = "Exists"
-	restartPolicyNever     = "Never"
+	restartPolicyAlways    = "Always"
 )

@@ -38,9 +38,31 @@ type condition struct {
 type pod struct {
 	jsonclient.Metadata `json:"metadata"`
 	Spec                struct {
-		Tolerations   []toleration `json:"tolerations"`
-		RestartPolicy string       `json:"restartPolicy"`
+		Tolerations    []toleration `json:"tolerations"`
+		RestartPolicy  string       `json:"restartPolicy"`
+		InitContainers ownPolicies  `json:"initContainers"`
+		Containers     ownPolicies  `json:"containers"`
 	} `json:"spec"`
+}
+
+// ownPolicies is decoded from a list of containers. It is true if one of them has a restart
+// policy of its own with which the kubelet might not start it again.
+type ownPolicies bool
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (o *ownPolicies) UnmarshalJSON(raw []byte) error {
+	type container struct {
+		RestartPolicy      string     `json:"restartPolicy"`
+		RestartPolicyRules []struct{} `json:"restartPolicyRules"` // only their number matters
+	}
+	var containers []container
+	if err := json.Unmarshal(raw, &containers); err != nil {
+		return err
+	}
+	*o = ownPolicies(slices.ContainsFunc(containers, func(c container) bool {
+		return c.RestartPolicy != "" && c.RestartPolicy != restartPolicyAlways || len(c.RestartPolicyRules) > 0
+	}))
+	return nil
 }
 
 // toleration is a toleration of a pod. Its tolerationSeconds do not matter.

@@ -37,7 +37,7 @@ func TestNames(t *testing.T) {
 		effectPreferNoSchedule:    string(corev1.TaintEffectPreferNoSchedule),
 		operatorEqual:             string(corev1.TolerationOpEqual),
 		operatorExists:            string(corev1.TolerationOpExists),
-		restartPolicyNever:        string(corev1.RestartPolicyNever),
+		restartPolicyAlways:       string(corev1.RestartPolicyAlways),
 	} {
 		if own != api {
 			t.Errorf("%q is %q in the API", own, api)
@@ -98,10 +98,13 @@ func TestDecode(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "7", DeletionTimestamp: &deleted},
 		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Tolerations: []corev1.Toleration{
 			{Key: "k", Operator: corev1.TolerationOpEqual, Value: "v", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](5)},
+		}, InitContainers: []corev1.Container{{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever)}}, Containers: []corev1.Container{
+			{RestartPolicyRules: []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart}}},
 		}},
 	}, &p)
 	wantPod := pod{Metadata: jsonclient.Metadata{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "7", DeletionTimestamp: deleted.UTC().Format("2006-01-02T15:04:05Z")}}
 	wantPod.Spec.RestartPolicy, wantPod.Spec.Tolerations = "Never", []toleration{{"k", "Equal", "v", "NoExecute"}}
+	wantPod.Spec.InitContainers, wantPod.Spec.Containers = true, true
 	if diff := cmp.Diff(wantPod, p); diff != "" {
 		t.Error(diff)
 	}

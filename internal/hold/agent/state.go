@@ -13,7 +13,7 @@ import (
 func stateOf(boot string, n *node, gates []*nodeGate, pods []*pod) *hold.State {
 	state := &hold.State{Boot: boot, Gates: []hold.Gate{}, Pods: make(map[string]hold.BoundPod)}
 	for _, p := range pods {
-		state.Pods[p.UID] = hold.BoundPod{Terminating: p.DeletionTimestamp != "", Restarts: p.Spec.RestartPolicy != restartPolicyNever}
+		state.Pods[p.UID] = hold.BoundPod{Terminating: p.DeletionTimestamp != "", Restarts: restarts(p)}
 	}
 	for _, ng := range gates {
 		record, err := parseRecord(n.Annotations[recordAnnotationPrefix+ng.Name])
@@ -38,6 +38,13 @@ func stateOf(boot string, n *node, gates []*nodeGate, pods []*pod) *hold.State {
 		}
 	}
 	return state
+}
+
+// restarts reports whether the kubelet restarts each container of the pod that fails to start,
+// however often, and nothing depends on the number of restarts: a Job, whose pods have another
+// policy, fails after too many.
+func restarts(p *pod) bool {
+	return p.Spec.RestartPolicy == restartPolicyAlways && !bool(p.Spec.InitContainers) && !bool(p.Spec.Containers)
 }
 
 // holds reports whether the gate holds pods. A paused gate keeps its taints.

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -24,6 +25,7 @@ func gateNamed(name string, change func(*nodeGate)) *nodeGate {
 
 func podWith(uid string, tolerations ...toleration) *pod {
 	p := &pod{Metadata: jsonclient.Metadata{UID: uid}}
+	p.Spec.RestartPolicy = restartPolicyAlways
 	p.Spec.Tolerations = tolerations
 	return p
 }
@@ -95,7 +97,7 @@ func TestPodsOfTheState(t *testing.T) {
 	}
 	deleted := podWith("deleted")
 	deleted.DeletionTimestamp = "2026-01-01T00:00:00Z"
-	deleted.Spec.RestartPolicy = restartPolicyNever
+	deleted.Spec.RestartPolicy = "Never"
 	got := stateOf(boot, node, gates, []*pod{
 		podWith("workload"), podWith("daemon", exists("")), podWith("some", exists("a"), exists("b")),
 		deleted,
@@ -108,5 +110,33 @@ func TestPodsOfTheState(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got.Pods); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A hook that fails must neither be counted nor end a container: a Job fails after some restarts
+// of its containers, and a container's own policy may not restart it.
+func TestRestarts(t *testing.T) {
+	for spec, want := range map[string]bool{
+		`{"restartPolicy":"Always","containers":[{"name":"c"}]}`:                                                                   true,
+		`{"restartPolicy":"Always","containers":[{"name":"c","restartPolicy":"Always"}]}`:                                          true,
+		`{"restartPolicy":"Always","initContainers":[{"name":"sidecar","restartPolicy":"Always"}]}`:                                true,
+		`{"restartPolicy":"Always","containers":[{"name":"c","restartPolicyRules":[]}],"initContainers":null}`:                     true,
+		`{"restartPolicy":"Never","containers":[{"name":"c"}]}`:                                                                    false,
+		`{"restartPolicy":"OnFailure","containers":[{"name":"c"}]}`:                                                                false,
+		`{"restartPolicy":"OnFailure","containers":[{"name":"c","restartPolicy":"Always"}]}`:                                       false,
+		`{"restartPolicy":"Always","containers":[{"name":"c"},{"name":"d","restartPolicy":"Never"}]}`:                              false,
+		`{"restartPolicy":"Always","containers":[{"name":"c","restartPolicy":"OnFailure"}]}`:                                       false,
+		`{"restartPolicy":"Always","initContainers":[{"name":"c","restartPolicy":"Never"}],"containers":[{"name":"d"}]}`:           false,
+		`{"restartPolicy":"Always","containers":[{"name":"c","restartPolicy":"Always","restartPolicyRules":[{"action":"Stop"}]}]}`: false,
+		`{}`: false,
+	} {
+		p := podWith("p")
+		p.Spec.RestartPolicy = ""
+		if err := json.Unmarshal([]byte(spec), &p.Spec); err != nil {
+			t.Fatal(err)
+		}
+		if got := stateOf(boot, nodeWith(nil), nil, []*pod{p}).Pods["p"].Restarts; got != want {
+			t.Errorf("%s: %v, want %v", spec, got, want)
+		}
 	}
 }

@@ -178,8 +178,8 @@ func TestDeletion(t *testing.T) {
 	}
 }
 
-// A container that cannot start fails its pod, if the pod is never restarted. The containers of
-// such pods, and of those that may be such pods, are therefore not created.
+// A container whose hook fails may not be restarted, and its failures can fail a Job. The
+// containers of such pods, and of those that may be such pods, are therefore not created.
 func TestPodsThatAreNotRestarted(t *testing.T) {
 	w := newWorld(t, stateOf(now, false))
 	refused := func(uid string) {
