@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -38,10 +39,10 @@ type condition struct {
 type pod struct {
 	jsonclient.Metadata `json:"metadata"`
 	Spec                struct {
-		Tolerations    []toleration `json:"tolerations"`
-		RestartPolicy  string       `json:"restartPolicy"`
-		InitContainers ownPolicies  `json:"initContainers"`
-		Containers     ownPolicies  `json:"containers"`
+		Tolerations    tolerations `json:"tolerations"`
+		RestartPolicy  string      `json:"restartPolicy"`
+		InitContainers ownPolicies `json:"initContainers"`
+		Containers     ownPolicies `json:"containers"`
 	} `json:"spec"`
 }
 
@@ -63,6 +64,28 @@ func (o *ownPolicies) UnmarshalJSON(raw []byte) error {
 		return c.RestartPolicy != "" && c.RestartPolicy != restartPolicyAlways || len(c.RestartPolicyRules) > 0
 	}))
 	return nil
+}
+
+// Limits of a pod's tolerations. Authors of pods choose the node, and the agent has little memory:
+// a pod may have more than a hundred thousand tolerations, each of which needs several times the
+// memory of its JSON.
+const (
+	maxTolerations     = 1000
+	maxTolerationBytes = 64 << 10
+)
+
+// tolerations are the tolerations of a pod. If there are too many, none is kept: the pod waits, but
+// not longer than gates allow.
+type tolerations []toleration
+
+// UnmarshalJSON implements json.Unmarshaler. It counts before it decodes: each toleration is an
+// object without further objects, and the API server accepts no braces in its texts.
+func (l *tolerations) UnmarshalJSON(raw []byte) error {
+	*l = nil
+	if len(raw) > maxTolerationBytes || bytes.Count(raw, []byte("{")) > maxTolerations {
+		return nil
+	}
+	return json.Unmarshal(raw, (*[]toleration)(l))
 }
 
 // toleration is a toleration of a pod. Its tolerationSeconds do not matter.
