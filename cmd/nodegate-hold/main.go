@@ -26,10 +26,6 @@ import (
 	"github.com/nodegate/nodegate/internal/hold/plugin"
 )
 
-// logFile is the log. The runtime discards the output of its plugins. /run is empty after each
-// boot.
-const logFile = "/run/nodegate-hold.log"
-
 func main() {
 	hold.WithoutHugePages()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
@@ -76,16 +72,11 @@ func runHook(ctx context.Context, args []string, log *slog.Logger) error {
 	return w.Wait(ctx)
 }
 
-// withLog calls a function with the log, or without one if it cannot be opened, and logs its
-// error.
+// withLog calls a function with the log, and logs its error.
 func withLog(do func(*slog.Logger) error) error {
-	log := slog.New(slog.DiscardHandler)
-	out, err := os.OpenFile(logFile, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err == nil {
-		defer out.Close()
-		log = slog.New(slog.NewJSONHandler(out, nil))
-	}
-	if err = do(log); err != nil && !errors.Is(err, plugin.ErrWaits) {
+	log := slog.New(slog.NewJSONHandler(logFile{path: logPath, limit: logLimit}, nil))
+	err := do(log)
+	if err != nil && !errors.Is(err, plugin.ErrWaits) {
 		log.Error("the program has ended", "err", err)
 	}
 	return err

@@ -48,8 +48,19 @@ type Plugin struct {
 	// begun has the sandboxes in which a container has started. Their other containers do
 	// not wait.
 	begun map[string]bool
-	// since has the uptime at which a pod began to wait.
-	since map[string]time.Duration
+	// waiting has the pods that wait, by UID.
+	waiting map[string]*waitingPod
+}
+
+// waitingPod is what attempts to create a container of a pod have in common.
+type waitingPod struct {
+	// since is the uptime at which the pod began to wait.
+	since time.Duration
+	// gate is the gate that the log says the pod waits for, or empty.
+	gate string
+	// sandbox is the sandbox of the last attempt. The removal of an earlier one, such as that of
+	// the previous boot, does not end the wait.
+	sandbox string
 }
 
 // Run serves the runtime that has started this process, until the runtime ends.
@@ -74,7 +85,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 
 // reset forgets all pods.
 func (p *Plugin) reset() {
-	p.begun, p.since = make(map[string]bool), make(map[string]time.Duration)
+	p.begun, p.waiting = make(map[string]bool), make(map[string]*waitingPod)
 }
 
 // Synchronize is called by the runtime with what exists when the plugin starts.
@@ -100,13 +111,8 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, _ *api.
 	if p.begun[pod.GetId()] {
 		return nil, nil, nil
 	}
-	w := Waiter{Store: p.Store, Boot: p.Boot, Uptime: p.Uptime, Pod: podOf(pod), Name: pod.GetNamespace() + "/" + pod.GetName(), Log: p.Log}
-	if since, waits := p.since[w.Pod.UID]; waits {
-		w.Since = since
-	} else {
-		w.Since = p.Uptime()
-	}
-	if !w.mustWait() {
+	w := p.waiter(pod)
+	if !p.mustWait(w, pod) {
 		return nil, nil, nil
 	}
 	// Without the program, the container could not start at all.
@@ -114,7 +120,6 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, _ *api.
 		p.Log.Error("the program of the hook is missing, pods do not wait", "err", err)
 		return nil, nil, nil
 	}
-	p.since[w.Pod.UID] = w.Since
 	if !w.state.Pods[w.Pod.UID].Restarts {
 		return nil, nil, fmt.Errorf("%w, because gate %s is closed on the node: %s", ErrWaits, w.gate, retrySoon)
 	}
@@ -123,12 +128,36 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, _ *api.
 	return adjustment, nil, nil
 }
 
+// waiter returns the waiter of an attempt, which continues the previous one.
+func (p *Plugin) waiter(pod *api.PodSandbox) *Waiter {
+	w := &Waiter{
+		Store: p.Store, Boot: p.Boot, Uptime: p.Uptime, Log: p.Log,
+		Pod: podOf(pod), Name: pod.GetNamespace() + "/" + pod.GetName(), Since: p.Uptime(),
+	}
+	if before := p.waiting[w.Pod.UID]; before != nil {
+		w.Since, w.gate = before.since, before.gate
+	}
+	return w
+}
+
+// mustWait reports whether a pod has to wait, and keeps what the next attempt needs.
+func (p *Plugin) mustWait(w *Waiter, pod *api.PodSandbox) bool {
+	waits := w.mustWait()
+	switch before := p.waiting[w.Pod.UID]; {
+	case waits:
+		p.waiting[w.Pod.UID] = &waitingPod{since: w.Since, gate: w.gate, sandbox: pod.GetId()}
+	case before != nil: // until a container has started: it may fail, and the gate may close
+		before.gate, before.sandbox = "", pod.GetId()
+	}
+	return waits
+}
+
 // PostStartContainer is called by the runtime when a container has started.
 func (p *Plugin) PostStartContainer(_ context.Context, pod *api.PodSandbox, _ *api.Container) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.begun[pod.GetId()] = true
-	delete(p.since, pod.GetUid())
+	delete(p.waiting, pod.GetUid())
 	return nil
 }
 
@@ -137,6 +166,9 @@ func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.begun, pod.GetId())
+	if w := p.waiting[pod.GetUid()]; w != nil && w.sandbox == pod.GetId() {
+		delete(p.waiting, pod.GetUid())
+	}
 	return nil
 }
 

@@ -39,7 +39,7 @@ type Waiter struct {
 	// Since is the uptime at which the pod began to wait.
 	Since time.Duration
 
-	gate  string // for which the pod waits
+	gate  string // for which the pod waits, as logged
 	known bool   // whether the agent knew the pod
 	state *hold.State
 	file  fs.FileInfo // of state
@@ -113,7 +113,9 @@ func (w *Waiter) mustWait() bool {
 		}
 		return true
 	case answer.Gate != "":
-		w.Log.Warn("pod has waited long enough, and starts though the gate is closed", "pod", w.Name, "gate", answer.Gate)
+		if before != "" { // else an earlier attempt has logged it
+			w.Log.Warn("pod has waited long enough, and starts though the gate is closed", "pod", w.Name, "gate", answer.Gate)
+		}
 		w.giveUp(waited)
 	case before != "":
 		w.Log.Info("pod starts", "pod", w.Name, "gate", before)
