@@ -103,8 +103,8 @@ func (p *Plugin) Synchronize(_ context.Context, _ []*api.PodSandbox, containers 
 // CreateContainer is called by the runtime before it creates a container. If the pod waits, it
 // adds a hook to the container, which ends when the container may start, or returns an error: a
 // container whose hook fails has failed to start, which is counted as a restart, and not every
-// container is restarted then. The kubelet tries again after an error, but only if no container of an earlier boot has ended,
-// which it would take for a crash.
+// container is restarted then. The kubelet tries again soon after an error, but at growing
+// intervals if a container of an earlier boot has ended, which it takes for a crash.
 func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, _ *api.Container) (*api.ContainerAdjustment, []*api.ContainerUpdate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
