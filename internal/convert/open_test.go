@@ -243,6 +243,36 @@ func TestSeedNodeReadinessControllerConvertManyConditions(t *testing.T) {
 	}
 }
 
+// After a node has finished bootstrapping, node-readiness-controller never applies a
+// bootstrap-only rule to it again, even if its condition is missing. Existing nodes that still
+// carry the rule's taint have not finished.
+func TestSeedNodeReadinessControllerConvertBootstrapOnlyExistingNodes(t *testing.T) {
+	for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
+		taint := corev1.Taint{Key: "readiness.k8s.io/a", Effect: effect}
+		text := "apiVersion: readiness.node.x-k8s.io/v1alpha1\nkind: NodeReadinessRule\nmetadata: {name: a}\nspec:\n" +
+			"  taint: {key: readiness.k8s.io/a, effect: " + string(effect) + "}\n  nodeSelector: {}\n  enforcementMode: bootstrap-only\n" +
+			"  conditions: [{type: Fit, requiredStatus: 'True'}]\n"
+		r := NodeReadinessRules(Source{Name: "rule.yaml", Data: []byte(text)})
+		gates := compileAll(t, checkGates(t, r, true))
+		if len(gates) != 1 || !strings.Contains(findingsText(r), "existingNodes: Ignore") {
+			t.Fatalf("%d gates:\n%s", len(gates), findingsText(r))
+		}
+		for name, conditions := range map[string][]gate.Condition{
+			"missing": {readyNode}, "False": {readyNode, {Type: "Fit", Status: corev1.ConditionFalse}}, "Unknown": {readyNode, {Type: "Fit", Status: corev1.ConditionUnknown}},
+		} {
+			f := freshNode(gates, conditions)
+			f.Node.Created = gates[0].Created.Add(-30 * 24 * time.Hour)
+			if got := taintsOf(gate.Decide(gates, f, epoch)); len(got) > 0 {
+				t.Errorf("%s: an existing node without the taint gets %v", name, got)
+			}
+			f.Node.Taints = []corev1.Taint{taint}
+			if got, want := taintsOf(gate.Decide(gates, f, epoch)), []string{taint.Key + ":" + string(effect)}; !slices.Equal(got, want) {
+				t.Errorf("%s: an existing node with the taint has the taints %v, want %v", name, got, want)
+			}
+		}
+	}
+}
+
 // nidhogg taints a selected node until the DaemonSet's pod is ready.
 func TestSeedNidhoggConvertSelectors(t *testing.T) {
 	for form, want := range map[string][]string{

@@ -48,23 +48,23 @@ func (r readinessRules) noteDifferences() {
 	}
 	r.noteInput("a gate is not accepted if a NodeReadinessRule manages its taint key: when you apply the gates, stop the node-readiness-controller, " +
 		"and delete its rules (including their finalizer, which nothing else removes)")
-	r.noteExpressions()
+	r.noteModes()
 	r.noteInput(fmt.Sprintf(birthNote, r.tool))
-	r.noteInput(fmt.Sprintf(unbudgetedNote, r.tool))
 	if slices.ContainsFunc(r.gates, func(g Gate) bool { return g.NodeGate.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression }) {
+		r.noteInput(fmt.Sprintf(unbudgetedNote, r.tool))
 		r.noteInput("a continuous rule closes as soon as a condition is not met (closeAfterSeconds: 0), and also after a reboot or while the node is unreachable; " +
 			"remove timing to use the default damping of 120 seconds")
 	}
 	r.noteInput("labels, annotations and status of a rule are not converted")
 }
 
-// noteExpressions explains why conditions become expressions, or what differs if not.
-func (r readinessRules) noteExpressions() {
+// noteModes explains what differs because of the rules' modes.
+func (r readinessRules) noteModes() {
 	for i := range r.gates {
-		spec := &r.gates[i].NodeGate.Spec
-		if slices.ContainsFunc(spec.OpenWhen, func(s v1alpha1.Signal) bool { return s.Condition != nil }) {
-			r.noteInput("a condition with status Unknown does not close a bootstrap-only gate on an existing node; " +
-				"for the node-readiness-controller, it is not met")
+		if r.gates[i].NodeGate.Spec.ReclosePolicy == v1alpha1.RecloseNever {
+			r.noteInput("a bootstrap-only gate closes an existing node only if it carries the taint (existingNodes: Ignore); the " +
+				"node-readiness-controller ignores nodes with its annotation readiness.k8s.io/bootstrap-completed-RULE, which nodegate " +
+				"does not read, and taints all other nodes on which a condition is not met, including nodes that match the nodeSelector only later")
 		} else {
 			r.noteInput("the conditions are expressions, because a condition signal ignores the status Unknown, whereas the " +
 				"node-readiness-controller closes the node; if a reporter that fails should not close nodes, use condition: {type: TYPE, " +
@@ -94,7 +94,7 @@ func (r readinessRules) rule(object fields) {
 	if !ok {
 		return
 	}
-	spec := v1alpha1.NodeGateSpec{ExistingNodes: v1alpha1.ExistingClose, Budget: unbudgeted()}
+	var spec v1alpha1.NodeGateSpec
 	before := r.errors()
 	spec.NodeSelector = r.nodeSelector(f, at)
 	spec.Taint = r.taint(f, at)
@@ -121,8 +121,12 @@ func (r readinessRules) mode(spec *v1alpha1.NodeGateSpec, f fields, line int) {
 	case !ok:
 	case mode == "bootstrap-only":
 		spec.ReclosePolicy = v1alpha1.RecloseNever
+		// Most existing nodes without the taint have finished bootstrapping, after which the
+		// rule never taints them again. Nodes with the taint are adopted in any case.
+		spec.ExistingNodes = v1alpha1.ExistingIgnore
 	case mode == "continuous":
 		spec.ReclosePolicy = v1alpha1.RecloseOnRegression
+		spec.ExistingNodes, spec.Budget = v1alpha1.ExistingClose, unbudgeted()
 		spec.Timing.CloseAfterSeconds = undamped().CloseAfterSeconds
 	default:
 		r.errorf(f["enforcementMode"].line, "enforcementMode is %q, want bootstrap-only or continuous", mode)
