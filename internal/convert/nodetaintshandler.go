@@ -127,10 +127,8 @@ func (h *handler) object(object fields) {
 			return
 		}
 		for _, n := range h.items(containers, "containers") {
-			if container, ok := h.mapping(n, "the container"); ok && container.has("env") {
-				for _, v := range h.items(container["env"], "env") {
-					h.env(v)
-				}
+			if container, ok := h.mapping(n, "the container"); ok {
+				h.container(container)
 			}
 		}
 	case "DaemonSet":
@@ -143,6 +141,18 @@ func (h *handler) object(object fields) {
 			return
 		}
 		h.namespaces = append(h.namespaces, namespace)
+	}
+}
+
+// container reads the environment of a container.
+func (h *handler) container(container fields) {
+	if container.has("envFrom") && len(h.items(container["envFrom"], "envFrom")) > 0 {
+		h.errorf(container["envFrom"].line, "the variables of envFrom are not in this file: write %s in env if they include it, and remove envFrom", handlerBackfill)
+	}
+	if container.has("env") {
+		for _, v := range h.items(container["env"], "env") {
+			h.env(v)
+		}
 	}
 }
 

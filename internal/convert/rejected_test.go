@@ -195,6 +195,8 @@ func TestSeedNodetaintshandlerConvertRefuses(t *testing.T) {
 		"not a variable":     {"A=b\nSTARTUP_BACKFILL\n", 2, "NAME=VALUE"},
 		"in a Deployment":    {deployment("{name: STARTUP_HOLD, value: '30'}"), 8, "STARTUP_HOLD is unknown"},
 		"elsewhere":          {deployment("{name: STARTUP_BACKFILL, valueFrom: {configMapKeyRef: {name: a, key: b}}}"), 8, "not in this file"},
+		"in a ConfigMap":     {deployment("{name: A, value: b}\n        envFrom: [{configMapRef: {name: x}}]"), 9, "the variables of envFrom are not in this file"},
+		"in a Secret":        {strings.Replace(deployment("{name: A, value: b}"), "env:\n        - {name: A, value: b}", "envFrom:\n        - secretRef: {name: x}", 1), 7, "write STARTUP_BACKFILL in env"},
 		"a number":           {deployment("{name: STARTUP_BACKFILL, value: 1}"), 8, `write "1"`},
 		"no namespace":       {"kind: DaemonSet\nspec: {template: {metadata: {labels: {startup.k8s.io/component: init}}}}\n", 1, "no metadata.namespace"},
 		"not an object":      {"- a\n", 1, "not a mapping"},
