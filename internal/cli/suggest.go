@@ -192,24 +192,32 @@ func readRecentPods(ctx context.Context, reader *read.Reader, nodes []*gate.Node
 	return pods, nil
 }
 
-// previewSuggestions adds the effect of all suggested gates. What cannot be read is added to
-// the read errors.
-func previewSuggestions(ctx context.Context, reader *read.Reader, w *suggest.World, r *suggest.Report) error {
-	var c preview.Change
+// suggestedGates returns the gates of all suggestions, as they would be applied. A gate that the
+// API server would reject is left out, and added to the read errors.
+func suggestedGates(w *suggest.World, r *suggest.Report) (gates []v1alpha1.NodeGate) {
 	for i := range r.Suggestions {
 		s := &r.Suggestions[i]
 		if s.Use == suggest.UseLabel {
-			c.Apply = appendGate(c.Apply, w.Gates, s.Gate)
+			gates = appendGate(gates, w.Gates, s.Gate)
 			continue
 		}
-		gates, err := gatefile.Declared("the suggested gate "+s.Gate, []byte(s.Manifest))
-		if err != nil {
-			return fmt.Errorf("validating the suggestion for DaemonSet %s: %w", s.DaemonSets[0], err)
+		declared, err := gatefile.Declared("the suggested gate "+s.Gate, []byte(s.Manifest))
+		if err != nil { // other suggestions do not depend on it
+			s.Notes = append(s.Notes, "the API server would reject the gate: correct it before you apply it")
+			r.Unread = append(r.Unread, suggest.Gap{What: "preview of gate " + s.Gate, Error: oneLine(err), Hides: "the effect of the gate, which is invalid"})
+			continue
 		}
-		for _, g := range gates {
-			c.Apply = append(c.Apply, *g)
+		for _, g := range declared {
+			gates = append(gates, *g)
 		}
 	}
+	return gates
+}
+
+// previewSuggestions adds the effect of all suggested gates. What cannot be read is added to
+// the read errors.
+func previewSuggestions(ctx context.Context, reader *read.Reader, w *suggest.World, r *suggest.Report) error {
+	c := preview.Change{Apply: suggestedGates(w, r)}
 	if len(c.Apply) == 0 {
 		return nil
 	}

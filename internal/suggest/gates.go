@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -131,10 +132,10 @@ func driverSignals(d *daemon) (signals []any) {
 
 // ownLabels returns labels that only this DaemonSet of its namespace has, and that do not
 // change when it is upgraded: those of its pod selector, which is immutable. It returns nil if
-// there are none. A daemonSets signal with these labels waits for the DaemonSet only on nodes
+// there are none, or more than a gate's selector can require. A daemonSets signal with these labels waits for the DaemonSet only on nodes
 // on which it should run.
 func (f *finder) ownLabels(d *daemon) map[string]string {
-	if d.Spec.Selector == nil || len(d.Spec.Selector.MatchLabels) == 0 {
+	if d.Spec.Selector == nil || len(d.Spec.Selector.MatchLabels) == 0 || len(d.Spec.Selector.MatchLabels) > maxLabels {
 		return nil
 	}
 	own := labels.SelectorFromSet(d.Spec.Selector.MatchLabels)
@@ -207,21 +208,30 @@ func (f *finder) addsTolerations(spec *v1alpha1.NodeGateSpec) bool {
 
 const controlPlane = "node-role.kubernetes.io/control-plane"
 
+// Limits of a gate's selector, v1alpha1.LabelSelector.
+const (
+	maxLabels      = 16
+	maxExpressions = 8
+	maxValues      = 64
+)
+
 // placement returns a node selector for the nodes on which a DaemonSet runs. exact is false
 // if it selects other nodes as well.
 func placement(d *daemon) (selector map[string]any, exact bool) {
 	pod := &d.Spec.Template.Spec
-	matchLabels, expressions := map[string]any{}, []any{}
-	for key, value := range pod.NodeSelector {
-		matchLabels[key] = value
-	}
+	matchLabels, exact := expressibleLabels(pod.NodeSelector)
 	// Without a toleration of all taints, it may be missing on tainted nodes.
-	exact = d.tolerates(v1alpha1.Taint{Key: keyPrefix, Effect: corev1.TaintEffectNoSchedule})
+	exact = exact && d.tolerates(v1alpha1.Taint{Key: keyPrefix, Effect: corev1.TaintEffectNoSchedule})
+	limit, controlPlanes := maxExpressions, d.tolerates(v1alpha1.Taint{Key: controlPlane, Effect: corev1.TaintEffectNoSchedule})
+	if !controlPlanes {
+		limit--
+	}
+	expressions := []any{}
 	if terms := requiredTerms(pod); len(terms) > 0 {
 		single := len(terms) == 1 && len(terms[0].MatchFields) == 0
 		exact = exact && single
 		for _, r := range terms[0].MatchExpressions {
-			if !single || r.Operator == corev1.NodeSelectorOpGt || r.Operator == corev1.NodeSelectorOpLt {
+			if !single || !expressible(&r) || len(expressions) == limit {
 				exact = false
 				continue
 			}
@@ -232,7 +242,7 @@ func placement(d *daemon) (selector map[string]any, exact bool) {
 			expressions = append(expressions, expression)
 		}
 	}
-	if !d.tolerates(v1alpha1.Taint{Key: controlPlane, Effect: corev1.TaintEffectNoSchedule}) {
+	if !controlPlanes {
 		expressions = append(expressions, map[string]any{"key": controlPlane, "operator": string(metav1.LabelSelectorOpDoesNotExist)})
 	}
 	selector = map[string]any{}
@@ -244,6 +254,29 @@ func placement(d *daemon) (selector map[string]any, exact bool) {
 	}
 	return selector, exact
 }
+
+// expressibleLabels returns the labels of a node selector that a gate's selector can require. all
+// is false if some are missing.
+func expressibleLabels(nodeSelector map[string]string) (matchLabels map[string]any, all bool) {
+	matchLabels = map[string]any{}
+	for _, key := range slices.Sorted(maps.Keys(nodeSelector)) {
+		if len(matchLabels) < maxLabels && isLabelKey(key) && isLabelValue(nodeSelector[key]) {
+			matchLabels[key] = nodeSelector[key]
+		}
+	}
+	return matchLabels, len(matchLabels) == len(nodeSelector)
+}
+
+// expressible reports whether a gate's selector can contain a requirement of a node affinity. An
+// affinity can have any number of values, such as instance types.
+func expressible(r *corev1.NodeSelectorRequirement) bool {
+	return r.Operator != corev1.NodeSelectorOpGt && r.Operator != corev1.NodeSelectorOpLt &&
+		isLabelKey(r.Key) && len(r.Values) <= maxValues && !slices.ContainsFunc(r.Values, func(v string) bool { return !isLabelValue(v) })
+}
+
+func isLabelKey(key string) bool { return len(validation.IsQualifiedName(key)) == 0 }
+
+func isLabelValue(value string) bool { return len(validation.IsValidLabelValue(value)) == 0 }
 
 func requiredTerms(pod *corev1.PodSpec) []corev1.NodeSelectorTerm {
 	if a := pod.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nodegate/nodegate/internal/gatefile"
+	"github.com/nodegate/nodegate/internal/suggest"
+)
+
+// devicePlugin returns a device plugin that runs on nodes of some instance types.
+func devicePlugin(name string, types int) string {
+	values := make([]string, types)
+	for i := range values {
+		values[i] = fmt.Sprintf("t%d.large", i)
+	}
+	return `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {namespace: kube-system, name: ` + name + `, uid: ` + name + `, resourceVersion: "1"}
+spec:
+  selector: {matchLabels: {app: ` + name + `}}
+  template:
+    metadata: {labels: {app: ` + name + `}}
+    spec:
+      tolerations: [{operator: Exists}]
+      containers: [{name: main, image: example.com/main, volumeMounts: [{name: host, mountPath: /host}]}]
+      volumes: [{name: host, hostPath: {path: /var/lib/kubelet/device-plugins}}]
+      affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [
+        {key: node.kubernetes.io/instance-type, operator: In, values: [` + strings.Join(values, ", ") + `]}]}]}}}
+`
+}
+
+// A DaemonSet that runs on nodes of more instance types than a gate's nodeSelector can list does
+// not prevent suggestions.
+func TestSuggestWithManyInstanceTypes(t *testing.T) {
+	objects := smallCluster()
+	objects["/apis/apps/v1/daemonsets"] = list("apps/v1", "DaemonSetList", devicePlugin("fabric", 65), devicePlugin("fpga", 64))
+	a := newAPIServer(t, objects)
+	code, out, stderr := a.run(t, "suggest")
+	if code != exitNo || !strings.Contains(out, "kube-system/fabric") || !strings.Contains(out, "kube-system/fpga") || strings.Contains(out, "reject") {
+		t.Errorf("exit status %d:\n%s%s", code, out, stderr)
+	}
+	code, out, stderr = a.run(t, "suggest", "-o", "gates")
+	gates, err := gatefile.Declared("gates.yaml", []byte(out))
+	if code != exitNo || err != nil || len(gates) != 2 {
+		t.Errorf("exit status %d, %d gates, error %v:\n%s%s", code, len(gates), err, out, stderr)
+	}
+}
+
+// A suggested gate that the API server would reject is reported, and does not prevent the previews
+// of other suggestions.
+func TestSuggestedGateIsInvalid(t *testing.T) {
+	of := func(name, manifest string) suggest.Suggestion {
+		return suggest.Suggestion{DaemonSets: []string{"kube-system/" + name}, Use: suggest.UseNodeGate, Gate: name, Manifest: manifest}
+	}
+	bad := strings.ReplaceAll(strings.Replace(agentGate, "nodeSelector: {}", "nodeSelector: {matchLabels: {a: b/c}}", 1), "name: agent", "name: bad")
+	r := &suggest.Report{Suggestions: []suggest.Suggestion{of("bad", bad), of("agent", agentGate)}}
+	gates := suggestedGates(&suggest.World{}, r)
+	if len(gates) != 1 || gates[0].Name != "agent" {
+		t.Errorf("the gates are %+v", gates)
+	}
+	if len(r.Unread) != 1 || !strings.Contains(r.Unread[0].What, "bad") || !strings.Contains(r.Unread[0].Error, "label value") {
+		t.Errorf("the gaps are %+v", r.Unread)
+	}
+	if text := r.Gates(true); strings.Count(text, "# Note: the API server would reject") != 1 {
+		t.Errorf("the gates are:\n%s", text)
+	}
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suggest_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/internal/cli/clitest"
+	"github.com/nodegate/nodegate/internal/suggest"
+)
+
+// affinity returns a pod spec with a node affinity of one term.
+func affinity(expressions ...string) string {
+	return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [" + strings.Join(expressions, ", ") + "]}]}}}\n"
+}
+
+// repeated returns n texts, each with its number.
+func repeated(n int, format string) (all []string) {
+	for i := range n {
+		all = append(all, fmt.Sprintf(format, i))
+	}
+	return all
+}
+
+// A gate's nodeSelector has limits that a DaemonSet's placement does not have. A requirement
+// beyond them is omitted, and the gate does not rely on its nodeSelector.
+func TestPlacementBeyondTheLimitsOfAGate(t *testing.T) {
+	in := func(n int) string {
+		return "{key: type, operator: In, values: [" + strings.Join(repeated(n, "t%d"), ", ") + "]}"
+	}
+	const exists = "{key: k%d, operator: Exists}"
+	intolerant := "tolerations: [{key: startup-taint.cluster-autoscaler.kubernetes.io/, operator: Exists}]\n"
+	for name, c := range map[string]struct {
+		pod   string
+		exact bool
+		// expressions and labels are the expected numbers of requirements.
+		expressions, labels int
+	}{
+		"64 values":                             {toleratesAll + affinity(in(64)), true, 1, 0},
+		"65 values":                             {toleratesAll + affinity(in(65), "{key: pool, operator: Exists}"), false, 1, 0},
+		"8 expressions":                         {toleratesAll + affinity(repeated(8, exists)...), true, 8, 0},
+		"9 expressions":                         {toleratesAll + affinity(repeated(9, exists)...), false, 8, 0},
+		"8 without the control plane":           {intolerant + affinity(repeated(8, exists)...), false, 8, 0},
+		"not a label value":                     {toleratesAll + affinity("{key: pool, operator: In, values: [a/b]}"), false, 0, 0},
+		"not a label key":                       {toleratesAll + affinity("{key: 'a b', operator: Exists}"), false, 0, 0},
+		"16 labels":                             {toleratesAll + "nodeSelector: {" + strings.Join(repeated(16, "k%d: v"), ", ") + "}\n", true, 0, 16},
+		"17 labels":                             {toleratesAll + "nodeSelector: {" + strings.Join(repeated(17, "k%d: v"), ", ") + "}\n", false, 0, 16},
+		"not a label value in the nodeSelector": {toleratesAll + "nodeSelector: {pool: a/b}\n", false, 0, 0},
+	} {
+		for _, own := range []int{0, 1, 16, 17} {
+			set := daemonSet(t, "gpu/x", mounts("/var/lib/kubelet/device-plugins", false)+c.pod, repeated(own, "own%d")...)
+			if own > 0 {
+				set.Spec.Selector = &metav1.LabelSelector{MatchLabels: set.Labels}
+			}
+			w := world(t, set)
+			r := suggest.Of(w)
+			if len(r.Suggestions) != 1 {
+				t.Fatalf("%s: the suggestions are %+v", name, r.Suggestions)
+			}
+			spec := clitest.Decode(t, r.Suggestions[0].Manifest)[0].Spec
+			if e, l := len(spec.NodeSelector.MatchExpressions), len(spec.NodeSelector.MatchLabels); e != c.expressions || l != c.labels {
+				t.Errorf("%s: %d expressions and %d labels, want %d and %d", name, e, l, c.expressions, c.labels)
+			}
+			byLabels, dry := spec.OpenWhen[0].DaemonSets != nil, spec.Mode == "DryRun"
+			if labelled := own == 1 || own == 16; byLabels != (!c.exact && labelled) || dry != (!c.exact && !labelled) {
+				t.Errorf("%s, %d labels of its own: waits by labels: %t, DryRun: %t", name, own, byLabels, dry)
+			}
+		}
+	}
+}
