@@ -3,19 +3,20 @@
 package webhook
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 )
 
 // readPeriod is the default of Mounted.Period. It is short compared with the minute that
@@ -35,47 +36,55 @@ type Mounted struct {
 	OnLoad func(until time.Time)
 	Log    logr.Logger
 
-	watcher atomic.Pointer[certwatcher.CertWatcher]
+	current atomic.Pointer[tls.Certificate]
 }
 
 // NeedLeaderElection returns false, because every replica serves.
 func (m *Mounted) NeedLeaderElection() bool { return false }
 
-// Start keeps the certificate up to date until the context ends.
+// Start keeps the certificate up to date until the context ends. It reads the files
+// periodically instead of watching them, because a watch requires an inotify instance:
+// containers with the same user ID share a limited number of them on each node.
 func (m *Mounted) Start(ctx context.Context) error {
-	period := cmp.Or(m.Period, readPeriod)
-	logged := false
-	_ = wait.PollUntilContextCancel(ctx, period, true, func(context.Context) (bool, error) {
-		w, err := certwatcher.New(filepath.Join(m.Dir, corev1.TLSCertKey), filepath.Join(m.Dir, corev1.TLSPrivateKeyKey))
-		if err != nil {
-			if !logged {
-				m.Log.Error(err, "cannot read the webhook's certificate, retrying")
-			}
-			logged = true
-			return false, nil
+	logged := ""
+	_ = wait.PollUntilContextCancel(ctx, cmp.Or(m.Period, readPeriod), true, func(context.Context) (bool, error) {
+		err := m.load()
+		switch {
+		case err == nil:
+			logged = ""
+		case err.Error() != logged:
+			logged = err.Error()
+			m.Log.Error(err, "cannot read the webhook's certificate, retrying", "served", m.current.Load() != nil)
 		}
-		w.RegisterCallback(func(c tls.Certificate) {
-			m.OnLoad(c.Leaf.NotAfter)
-			m.Log.Info("loaded the webhook's certificate", "until", c.Leaf.NotAfter)
-		})
-		m.watcher.Store(w)
-		return true, nil
+		return false, nil
 	})
-	if w := m.watcher.Load(); w != nil {
-		return w.WithWatchInterval(period).Start(ctx)
+	return nil
+}
+
+// load reads the files. If they have changed, it replaces the certificate; if they are
+// invalid, it keeps the last one.
+func (m *Mounted) load() error {
+	read, err := tls.LoadX509KeyPair(filepath.Join(m.Dir, corev1.TLSCertKey), filepath.Join(m.Dir, corev1.TLSPrivateKeyKey))
+	if err != nil {
+		return err
 	}
-	return nil // the context ended before there was a certificate
+	if last := m.current.Load(); last != nil && slices.EqualFunc(last.Certificate, read.Certificate, bytes.Equal) {
+		return nil // the same certificates have the same key
+	}
+	m.current.Store(&read)
+	m.OnLoad(read.Leaf.NotAfter)
+	m.Log.Info("loaded the webhook's certificate", "until", read.Leaf.NotAfter)
+	return nil
 }
 
 var errNoCertificate = errors.New("the webhook has no certificate yet: run 'nodegate webhook-certificate' with an administrator's kubeconfig")
 
 // GetCertificate returns the current certificate, as tls.Config.GetCertificate.
-func (m *Mounted) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	w := m.watcher.Load()
-	if w == nil {
-		return nil, errNoCertificate
+func (m *Mounted) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if c := m.current.Load(); c != nil {
+		return c, nil
 	}
-	return w.GetCertificate(hello)
+	return nil, errNoCertificate
 }
 
 // Ready returns an error if there is no certificate that the API server can accept.

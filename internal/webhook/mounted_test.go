@@ -12,9 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/util/cert"
 
 	"github.com/nodegate/nodegate/internal/webhook"
@@ -127,6 +129,56 @@ func serves(m *webhook.Mounted, files map[string][]byte) func(context.Context) e
 		}
 		return nil
 	}
+}
+
+// TestMountedRead tests when the files are read, and that a change or an error is reported
+// once. A directory that vanishes does not end Start, and its certificate stays served.
+func TestMountedRead(t *testing.T) {
+	v := newVolume(t)
+	first, second := v.pair(host), v.pair(host)
+	v.write(first)
+	synctest.Test(t, func(t *testing.T) {
+		var loads, errorLines int
+		m := &webhook.Mounted{
+			Dir: v.dir, Host: host, Period: time.Minute, OnLoad: func(time.Time) { loads++ },
+			Log: funcr.New(func(_, line string) {
+				if strings.Contains(line, `"error"=`) {
+					errorLines++
+				}
+			}, funcr.Options{}),
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- m.Start(ctx) }()
+		expect := func(what string, files map[string][]byte, wantLoads, wantErrors int) {
+			t.Helper()
+			synctest.Wait()
+			if err := serves(m, files)(ctx); err != nil || loads != wantLoads || errorLines != wantErrors {
+				t.Errorf("%s: %v; %d loads and %d errors are reported, want %d and %d", what, err, loads, errorLines, wantLoads, wantErrors)
+			}
+		}
+		const period, almost = time.Minute, time.Minute - time.Nanosecond
+		expect("at the start", first, 1, 0)
+		v.write(second)
+		time.Sleep(almost) // of the bubble's clock
+		expect("before the period has passed", first, 1, 0)
+		time.Sleep(period - almost)
+		expect("after the period", second, 2, 0)
+		v.write(map[string][]byte{"tls.crt": first["tls.crt"], "tls.key": second["tls.key"]})
+		time.Sleep(3 * period)
+		expect("with another certificate's key", second, 2, 1)
+		v.must(os.Rename(v.dir, v.dir+"-moved"))
+		time.Sleep(3 * period)
+		expect("without the directory", second, 2, 2)
+		v.must(os.Rename(v.dir+"-moved", v.dir))
+		v.write(first)
+		time.Sleep(3 * period)
+		expect("with the directory again", first, 3, 2)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("Start returned %v", err)
+		}
+	})
 }
 
 // Start returns if the context ends before there is a certificate.
