@@ -79,7 +79,10 @@ var chartObjects = []object{
 // parameters and the controller have been removed, except the namespace. Objects that
 // grant permissions come first, then the others in reverse order of installation.
 func remaining(namespace, serviceAccount string) ([]object, error) {
-	options := install.Options{Namespace: namespace, ServiceAccount: serviceAccount, EvictPods: true, NodeConditions: true, GuardDaemonPods: true}
+	options := install.Options{
+		Namespace: namespace, ServiceAccount: serviceAccount, EvictPods: true, NodeConditions: true, GuardDaemonPods: true,
+		Observe: []schema.GroupResource{{Resource: "any"}}, // the objects have the same names for all resources
+	}
 	var all []object
 	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
 		options.Birth = birth

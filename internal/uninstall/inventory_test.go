@@ -3,8 +3,11 @@
 package uninstall
 
 import (
+	"reflect"
 	"slices"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/install"
@@ -20,17 +23,15 @@ func TestRemaining(t *testing.T) {
 	at := func(kind, name string) int {
 		return slices.IndexFunc(all, func(o object) bool { return o.Kind == kind && o.name == name })
 	}
-	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
-		for _, evict := range []bool{false, true} {
-			objects, err := install.Objects(install.Options{Namespace: "here", ServiceAccount: "me", Birth: birth, EvictPods: evict, GuardDaemonPods: evict})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range objects {
-				kind := o.GetObjectKind().GroupVersionKind().Kind
-				if i := at(kind, o.GetName()); kind != "Namespace" && (i < 0 || all[i].namespace != o.GetNamespace()) {
-					t.Errorf("%s %s stays", kind, o.GetName())
-				}
+	for _, options := range allOptions(t) {
+		objects, err := install.Objects(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range objects {
+			kind := o.GetObjectKind().GroupVersionKind().Kind
+			if i := at(kind, o.GetName()); kind != "Namespace" && (i < 0 || all[i].namespace != o.GetNamespace()) {
+				t.Errorf("%s %s stays", kind, o.GetName())
 			}
 		}
 	}
@@ -45,6 +46,37 @@ func TestRemaining(t *testing.T) {
 	if at("Namespace", "here") >= 0 {
 		t.Error("the namespace is deleted unconditionally")
 	}
+}
+
+// allOptions returns options of installations. Each option is set in one of them, so that
+// an object that depends on a new option is not missed.
+func allOptions(t *testing.T) []install.Options {
+	t.Helper()
+	var all []install.Options
+	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
+		plain := install.Options{Namespace: "here", ServiceAccount: "me", Birth: birth}
+		all = append(all, plain)
+		for field := range reflect.TypeFor[install.Options]().Fields() {
+			options := plain
+			switch value := reflect.ValueOf(&options).Elem().FieldByIndex(field.Index); {
+			case !value.IsZero():
+				continue
+			case field.Type.Kind() == reflect.Bool:
+				value.SetBool(true)
+			case field.Name == "Observe":
+				options.Observe = []schema.GroupResource{{Group: "cilium.io", Resource: "ciliumnodes"}}
+			case field.Type == reflect.TypeFor[[]string](): // contents of the policies
+				continue
+			default:
+				if field.Name != "Birth" {
+					t.Errorf("set the option %s here", field.Name)
+				}
+				continue
+			}
+			all = append(all, options)
+		}
+	}
+	return all
 }
 
 func TestObjectString(t *testing.T) {

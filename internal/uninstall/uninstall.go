@@ -292,7 +292,14 @@ func (u *uninstaller) deleteAgent(ctx context.Context) error {
 		named(admission, "ValidatingAdmissionPolicyBinding", agent), named(admission, "ValidatingAdmissionPolicy", agent))
 }
 
+// warmUp is the label selector of the chart's DaemonSet image-warm-up. It is not deleted by
+// name, because the namespace may contain one of the same name that is not nodegate's.
+const warmUp = "app.kubernetes.io/name=nodegate-image-warm-up"
+
 func (u *uninstaller) deleteRemaining(ctx context.Context) error {
+	if err := u.deleteAll(ctx, schema.FromAPIVersionAndKind("apps/v1", "DaemonSet"), u.Namespace, warmUp); err != nil {
+		return err
+	}
 	return u.delete(ctx, u.remaining...)
 }
 
