@@ -29,6 +29,7 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/install"
 	"github.com/nodegate/nodegate/internal/uninstall"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // deployment returns a Deployment of one pod.
@@ -146,7 +147,7 @@ func (w *schedulingEnv) uninstallsWhileRunning() {
 	if born := w.kubelet("later").register(); hasTaint(born, keyA) || len(records(born)) > 0 {
 		w.Errorf("a node was created with taints %v and records %v", keys(born), records(born))
 	}
-	if again := w.ask(admin, "uninstall"); again.out != "nodegate is no longer in the cluster.\n" {
+	if again := w.ask(admin, "uninstall"); strings.Contains(again.out, "deleted") || !strings.HasSuffix(again.out, "nodegate is no longer in the cluster.\n") {
 		w.Errorf("the second uninstall prints %q", again.out)
 	}
 	w.tells(w.ask(admin, "uninstall", "--dry-run=client"), 0, "nodegate is no longer in the cluster.")
@@ -204,6 +205,56 @@ func (w *schedulingEnv) uninstallsRest() {
 	w.isUninstalled()
 }
 
+// TestUninstallWhileNodesRegister uninstalls nodegate while no controller runs, and
+// registers nodes from the deletion of the binding until the end. API servers apply the
+// deletion with a delay, so that gates are still closed on some of these nodes.
+func TestUninstallWhileNodesRegister(t *testing.T) {
+	e := newControllersEnv(t, nil)
+	stop := e.startController(0)
+	e.declare(newGate("agent", keyA, byLabel("fit")))
+	stop()
+	if before := e.kubelet("before").register(); !hasTaint(before, keyA) {
+		t.Fatal("the gate is not closed on a new node")
+	}
+	ctx, end := context.WithCancel(e.Context())
+	defer end()
+	closed := make(chan int, 1)
+	register := sync.OnceFunc(func() { go func() { closed <- e.registerUntil(ctx) }() })
+	var output bytes.Buffer
+	err := uninstall.Run(ctx, e.cluster.Admin(), uninstall.Options{
+		Namespace: installation.Namespace, ServiceAccount: installation.ServiceAccount,
+		Out: writerFunc(func(p []byte) (int, error) {
+			if bytes.Contains(p, []byte("nodegate-birth deleted")) {
+				register()
+			}
+			return output.Write(p)
+		}),
+	})
+	register() // also if the binding was not deleted
+	end()
+	t.Logf("gates were closed on %d nodes after the deletion; uninstalling printed:\n%s", <-closed, output.String())
+	e.must(err)
+	e.isUninstalled()
+}
+
+// registerUntil registers nodes until ctx ends. It returns the number of nodes on which a
+// gate was closed at creation.
+func (e *env) registerUntil(ctx context.Context) (closed int) {
+	for i := 0; ; i++ {
+		node := e.kubelet(fmt.Sprintf("during-%d", i)).newNode()
+		if err := e.admin.Create(context.WithoutCancel(ctx), node); err != nil {
+			e.Errorf("registering %s: %v", node.Name, err)
+			return closed
+		}
+		if hasTaint(node, keyA) {
+			closed++
+		}
+		if await.Pause(ctx, 20*time.Millisecond) != nil {
+			return closed
+		}
+	}
+}
+
 // printsLinesOnce fails the test if a line is printed twice.
 func (e *env) printsLinesOnce(a answer) {
 	e.Helper()
@@ -239,14 +290,14 @@ func (w *schedulingEnv) replaceNodes(names ...string) []*kubelet {
 }
 
 // isUninstalled fails the test if any object of nodegate is left, except the namespace.
-func (w *schedulingEnv) isUninstalled() {
-	w.Helper()
+func (e *env) isUninstalled() {
+	e.Helper()
 	var nodes corev1.NodeList
-	w.must(w.admin.List(w.Context(), &nodes))
+	e.must(e.admin.List(e.Context(), &nodes))
 	for i := range nodes.Items {
 		n := &nodes.Items[i]
 		if hasTaint(n, keyA) || len(records(n)) > 0 || strings.Contains(fmt.Sprint(n.Annotations), "nodegate.dev") {
-			w.Errorf("node %s has taints %v and annotations %v", n.Name, keys(n), n.Annotations)
+			e.Errorf("node %s has taints %v and annotations %v", n.Name, keys(n), n.Annotations)
 		}
 	}
 	options := installation
@@ -254,13 +305,13 @@ func (w *schedulingEnv) isUninstalled() {
 	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
 		options.Birth = birth
 		objects, err := install.Objects(options)
-		w.must(err)
+		e.must(err)
 		for _, o := range objects {
 			if _, isNamespace := o.(*corev1.Namespace); isNamespace {
 				continue
 			}
-			if err := w.admin.Get(w.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
-				w.Errorf("%s %s still exists (%v)", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), err)
+			if err := e.admin.Get(e.Context(), client.ObjectKeyFromObject(o), o); !apierrors.IsNotFound(err) {
+				e.Errorf("%s %s still exists (%v)", o.GetObjectKind().GroupVersionKind().Kind, o.GetName(), err)
 			}
 		}
 	}
@@ -270,16 +321,16 @@ func (w *schedulingEnv) isUninstalled() {
 		&flowcontrolv1.FlowSchemaList{}, &rbacv1.ClusterRoleList{}, &rbacv1.ClusterRoleBindingList{},
 		&corev1.PodTemplateList{}, &coordinationv1.LeaseList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &appsv1.DeploymentList{},
 	} {
-		w.must(w.admin.List(w.Context(), list))
-		w.must(meta.EachListItem(list, func(item runtime.Object) error {
+		e.must(e.admin.List(e.Context(), list))
+		e.must(meta.EachListItem(list, func(item runtime.Object) error {
 			o, ok := item.(client.Object)
 			if !ok || strings.HasPrefix(o.GetName(), "nodegate") || o.GetNamespace() == installation.Namespace {
-				w.Errorf("%T: %s/%s still exists", list, o.GetNamespace(), o.GetName())
+				e.Errorf("%T: %s/%s still exists", list, o.GetNamespace(), o.GetName())
 			}
 			return nil
 		}))
 	}
-	if err := w.admin.List(w.Context(), &v1alpha1.NodeGateList{}); err == nil {
-		w.Error("NodeGates are still served")
+	if err := e.admin.List(e.Context(), &v1alpha1.NodeGateList{}); err == nil {
+		e.Error("NodeGates are still served")
 	}
 }

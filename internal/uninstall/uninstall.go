@@ -93,6 +93,8 @@ type uninstaller struct {
 	// anything was reported.
 	reported    map[object]bool
 	hasReported bool
+	// birthStopped is when the birth bindings had been deleted.
+	birthStopped time.Time
 	// incomplete is true if the last attempt to release nodes did not release all.
 	incomplete bool
 }
@@ -172,7 +174,9 @@ func (u *uninstaller) poll(ctx context.Context, limit time.Duration, so func(con
 // stopBirthClosing stops the closing of gates on new nodes. The policy itself and its
 // second binding are deleted after the parameters. See birth.yaml.
 func (u *uninstaller) stopBirthClosing(ctx context.Context) error {
-	return u.delete(ctx, birthBindings...)
+	err := u.delete(ctx, birthBindings...)
+	u.birthStopped = time.Now() // also if another program deleted them, which may have been just before
+	return err
 }
 
 // deleteGates deletes the gates. A running controller then opens them.
@@ -194,14 +198,29 @@ func (u *uninstaller) release(ctx context.Context) error {
 	return err
 }
 
-// releaseAgain releases nodes on which a gate has closed meanwhile. After this, nothing
-// can close a gate.
+// releaseAgain releases nodes on which a gate has closed meanwhile: by the controller, or by
+// an API server that did not yet apply the deletion of the birth bindings. After this,
+// nothing can close a gate.
 func (u *uninstaller) releaseAgain(ctx context.Context) error {
 	if u.DryRun != release.DryRunNone {
 		return nil // the output would be the same
 	}
+	if left := time.Until(u.birthStopped.Add(birthDelay)); left > 0 {
+		u.report("waiting for all API servers to stop closing gates on new nodes")
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(left):
+		}
+	}
 	return u.release(ctx)
 }
+
+// birthDelay is the time after which no API server closes gates on new nodes any more. API
+// servers refresh their policies once per second, after their watches have received the
+// deletion, and complete requests that they have already admitted. A request in a dry run
+// could not replace the wait, because only one of the API servers receives it.
+const birthDelay = 5 * time.Second
 
 // Timeouts.
 const (
