@@ -160,19 +160,19 @@ func TestMountedRead(t *testing.T) {
 		const period, almost = time.Minute, time.Minute - time.Nanosecond
 		expect("at the start", first, 1, 0)
 		v.write(second)
-		time.Sleep(almost) // of the bubble's clock
+		<-time.After(almost) // of the bubble's clock
 		expect("before the period has passed", first, 1, 0)
-		time.Sleep(period - almost)
+		<-time.After(period - almost)
 		expect("after the period", second, 2, 0)
 		v.write(map[string][]byte{"tls.crt": first["tls.crt"], "tls.key": second["tls.key"]})
-		time.Sleep(3 * period)
+		<-time.After(3 * period)
 		expect("with another certificate's key", second, 2, 1)
 		v.must(os.Rename(v.dir, v.dir+"-moved"))
-		time.Sleep(3 * period)
+		<-time.After(3 * period)
 		expect("without the directory", second, 2, 2)
 		v.must(os.Rename(v.dir+"-moved", v.dir))
 		v.write(first)
-		time.Sleep(3 * period)
+		<-time.After(3 * period)
 		expect("with the directory again", first, 3, 2)
 		cancel()
 		if err := <-ended; err != nil {
