@@ -138,47 +138,54 @@ func TestMountedRead(t *testing.T) {
 	first, second := v.pair(host), v.pair(host)
 	v.write(first)
 	synctest.Test(t, func(t *testing.T) {
-		var loads, errorLines int
-		m := &webhook.Mounted{
-			Dir: v.dir, Host: host, Period: time.Minute, OnLoad: func(time.Time) { loads++ },
-			Log: funcr.New(func(_, line string) {
-				if strings.Contains(line, `"error"=`) {
-					errorLines++
-				}
-			}, funcr.Options{}),
-		}
+		r := &reads{T: t}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
+		m := r.mounted(v.dir)
 		go func() { ended <- m.Start(ctx) }()
-		expect := func(what string, files map[string][]byte, wantLoads, wantErrors int) {
-			t.Helper()
-			synctest.Wait()
-			if err := serves(m, files)(ctx); err != nil || loads != wantLoads || errorLines != wantErrors {
-				t.Errorf("%s: %v; %d loads and %d errors are reported, want %d and %d", what, err, loads, errorLines, wantLoads, wantErrors)
-			}
-		}
-		const period, almost = time.Minute, time.Minute - time.Nanosecond
-		expect("at the start", first, 1, 0)
+		r.after(0, "at the start", serves(m, first), 1, 0)
 		v.write(second)
-		<-time.After(almost) // of the bubble's clock
-		expect("before the period has passed", first, 1, 0)
-		<-time.After(period - almost)
-		expect("after the period", second, 2, 0)
+		r.after(m.Period-1, "before the period has passed", serves(m, first), 1, 0)
+		r.after(1, "after the period", serves(m, second), 2, 0)
 		v.write(map[string][]byte{"tls.crt": first["tls.crt"], "tls.key": second["tls.key"]})
-		<-time.After(3 * period)
-		expect("with another certificate's key", second, 2, 1)
+		r.after(3*m.Period, "with another certificate's key", serves(m, second), 2, 1)
 		v.must(os.Rename(v.dir, v.dir+"-moved"))
-		<-time.After(3 * period)
-		expect("without the directory", second, 2, 2)
+		r.after(3*m.Period, "without the directory", serves(m, second), 2, 2)
 		v.must(os.Rename(v.dir+"-moved", v.dir))
 		v.write(first)
-		<-time.After(3 * period)
-		expect("with the directory again", first, 3, 2)
+		r.after(3*m.Period, "with the directory again", serves(m, first), 3, 2)
 		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("Start returned %v", err)
 		}
 	})
+}
+
+// reads counts what a Mounted reports.
+type reads struct {
+	*testing.T
+	loads, errors int
+}
+
+func (r *reads) mounted(dir string) *webhook.Mounted {
+	log := funcr.New(func(_, line string) {
+		if strings.Contains(line, `"error"=`) {
+			r.errors++
+		}
+	}, funcr.Options{})
+	return &webhook.Mounted{Dir: dir, Host: host, Period: time.Minute, OnLoad: func(time.Time) { r.loads++ }, Log: log}
+}
+
+// after advances the bubble's clock, and compares what is served and reported.
+func (r *reads) after(d time.Duration, when string, served func(context.Context) error, loads, errors int) {
+	r.Helper()
+	if err := await.Pause(r.Context(), d); err != nil {
+		r.Fatal(err)
+	}
+	synctest.Wait()
+	if err := served(r.Context()); err != nil || r.loads != loads || r.errors != errors {
+		r.Errorf("%s: %v; %d loads and %d errors are reported, want %d and %d", when, err, r.loads, r.errors, loads, errors)
+	}
 }
 
 // Start returns if the context ends before there is a certificate.
