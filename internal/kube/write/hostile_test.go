@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -94,5 +95,35 @@ func TestBootIDThatIsNotUTF8(t *testing.T) {
 	n = facts.Convert(written)
 	if read, err := gate.ParseRecord(n.Records["g"]); err != nil || read.Boot != n.BootID {
 		t.Errorf("the boot in the record is %q (%v), that of the node is %q", read.Boot, err, n.BootID)
+	}
+}
+
+// A kubelet can register with many taints. The workers that compose patches for it also compose
+// those for all other nodes, so the time grows linearly: with these numbers, comparing each with
+// each takes minutes.
+func TestPatchOfManyTaints(t *testing.T) {
+	n := &gate.Node{Name: "n", UID: "u"}
+	for i := range 200_000 {
+		n.Taints = append(n.Taints, corev1.Taint{Key: fmt.Sprint("k", i), Effect: corev1.TaintEffectNoSchedule})
+	}
+	// The first taint goes, the last one gets a value, and another one comes.
+	d := &gate.Decision{Taints: append(slices.Clone(n.Taints[1:]), ours)}
+	d.Taints[len(d.Taints)-2].Value = "x"
+	raw, err := Patch(n, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ops []operation
+	if err := json.Unmarshal(raw, &ops); err != nil {
+		t.Fatal(err)
+	}
+	var changes []string
+	for _, o := range ops {
+		if o.Op != "test" {
+			changes = append(changes, o.Op+" "+o.Path)
+		}
+	}
+	if want := []string{"add /spec/taints/199999/value", "remove /spec/taints/0", "add /spec/taints/-"}; !slices.Equal(changes, want) {
+		t.Errorf("%v, want %v", changes, want)
 	}
 }

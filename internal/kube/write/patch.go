@@ -87,13 +87,14 @@ func remove(path string) operation          { return operation{Op: "remove", Pat
 func patchTaints(have []corev1.Taint, d *gate.Decision) []operation {
 	var ops []operation
 	want := d.Taints
+	present, wanted, carried := indexTaints(have), indexTaints(want), indexTaints(d.Carried)
 	for i, t := range slices.Backward(have) {
-		path := taintsPath + "/" + strconv.Itoa(i)
-		at := indexOf(want, t)
+		at := wanted.indexOf(t)
 		stays := at >= 0 && want[at].Value == t.Value
-		if stays && indexOf(d.Carried, t) < 0 {
+		if stays && carried.indexOf(t) < 0 {
 			continue
 		}
+		path := taintsPath + "/" + strconv.Itoa(i)
 		ops = append(ops, testTaint(path, t)...)
 		switch {
 		case stays:
@@ -106,7 +107,7 @@ func patchTaints(have []corev1.Taint, d *gate.Decision) []operation {
 	}
 	var added []corev1.Taint
 	for _, t := range want {
-		if indexOf(have, t) < 0 {
+		if present.indexOf(t) < 0 {
 			added = append(added, t)
 		}
 	}
@@ -131,11 +132,43 @@ func testTaint(path string, t corev1.Taint) []operation {
 	return append(ops, test(path+"/value", t.Value))
 }
 
+// taintIndex finds taints in a list. A kubelet may register with tens of thousands of taints: in a
+// long list, byID has their indexes.
+type taintIndex struct {
+	taints []corev1.Taint
+	byID   map[gate.TaintID]int
+}
+
+// fewTaints is the length up to which a list is searched.
+const fewTaints = 64
+
+func indexTaints(taints []corev1.Taint) taintIndex {
+	x := taintIndex{taints: taints}
+	if len(taints) > fewTaints {
+		x.byID = make(map[gate.TaintID]int, len(taints))
+		for i, t := range taints {
+			x.byID[gate.TaintID{Key: t.Key, Effect: t.Effect}] = i
+		}
+	}
+	return x
+}
+
 // indexOf returns the index of the taint with the same key and effect, or -1.
 func indexOf(taints []corev1.Taint, t corev1.Taint) int {
 	return slices.IndexFunc(taints, func(other corev1.Taint) bool {
 		return other.Key == t.Key && other.Effect == t.Effect
 	})
+}
+
+// indexOf returns the same as the function of this name.
+func (x taintIndex) indexOf(t corev1.Taint) int {
+	if x.byID == nil {
+		return indexOf(x.taints, t)
+	}
+	if i, found := x.byID[gate.TaintID{Key: t.Key, Effect: t.Effect}]; found {
+		return i
+	}
+	return -1
 }
 
 // patchAnnotations writes and removes records, sorted by gate, then removes overrides,
