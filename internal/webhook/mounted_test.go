@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,27 +165,27 @@ func TestMountedRead(t *testing.T) {
 // reads counts what a Mounted reports.
 type reads struct {
 	*testing.T
-	loads, errors int
+	loads, errors atomic.Int32
 }
 
 func (r *reads) mounted(dir string) *webhook.Mounted {
 	log := funcr.New(func(_, line string) {
 		if strings.Contains(line, `"error"=`) {
-			r.errors++
+			r.errors.Add(1)
 		}
 	}, funcr.Options{})
-	return &webhook.Mounted{Dir: dir, Host: host, Period: time.Minute, OnLoad: func(time.Time) { r.loads++ }, Log: log}
+	return &webhook.Mounted{Dir: dir, Host: host, Period: time.Minute, OnLoad: func(time.Time) { r.loads.Add(1) }, Log: log}
 }
 
 // after advances the bubble's clock, and compares what is served and reported.
-func (r *reads) after(d time.Duration, when string, served func(context.Context) error, loads, errors int) {
+func (r *reads) after(d time.Duration, when string, served func(context.Context) error, loads, errors int32) {
 	r.Helper()
 	if err := await.Pause(r.Context(), d); err != nil {
 		r.Fatal(err)
 	}
 	synctest.Wait()
-	if err := served(r.Context()); err != nil || r.loads != loads || r.errors != errors {
-		r.Errorf("%s: %v; %d loads and %d errors are reported, want %d and %d", when, err, r.loads, r.errors, loads, errors)
+	if err := served(r.Context()); err != nil || r.loads.Load() != loads || r.errors.Load() != errors {
+		r.Errorf("%s: %v; %d loads and %d errors are reported, want %d and %d", when, err, r.loads.Load(), r.errors.Load(), loads, errors)
 	}
 }
 

@@ -78,8 +78,8 @@ func TestCSINodes(t *testing.T) {
 		csi.Put(testCSINode("a", "a1", driver("d")))
 		f.wantChanged(t, "created again", "a")
 
-		csi.hangUp()
 		csi.set(errForbidden)
+		csi.hangUp()
 		kubetest.Pass(time.Second)
 		if c := f.facts(t, "a").CSINode; c.Observed || c.Drivers != nil {
 			t.Errorf("CSINode = %+v while it cannot be observed", c)

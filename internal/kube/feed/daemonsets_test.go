@@ -73,8 +73,8 @@ func TestDaemonSets(t *testing.T) {
 			t.Errorf("sets = %+v", items)
 		}
 
-		sets.hangUp()
 		sets.set(errForbidden)
+		sets.hangUp()
 		kubetest.Pass(time.Second)
 		changed("unreadable", true)
 		if got := f.DaemonSets(); got.Observed["ns"] || !got.Observed["empty"] || len(got.Items) != 2 {

@@ -246,8 +246,8 @@ func (k *fakeKind) hangUp() {
 
 // restart ends all watches and makes it impossible to resume them.
 func (k *fakeKind) restart() {
-	k.hangUp()
 	k.api.set(func() { k.since, k.log = k.api.version+1, nil })
+	k.hangUp()
 }
 
 // expire ends all watches with an error because they have fallen too far behind.

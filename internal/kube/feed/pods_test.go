@@ -67,8 +67,8 @@ func TestPods(t *testing.T) {
 		// and that is missed, too.
 		pods.Put(kubetest.Pod("q", "q2", "b", true))
 		f.wantChanged(t, "moved", "a", "b")
-		pods.hangUp()
 		pods.set(syscall.ECONNREFUSED)
+		pods.hangUp()
 		pods.remove("q")
 		kubetest.Pass(time.Second)
 		if facts := f.facts(t, "b"); facts.Pods[query] != nil {

@@ -87,8 +87,8 @@ func TestResourceSlices(t *testing.T) {
 		dra.Put(testSlice("b-x", "b", "b1", 1, 1))
 		f.wantChanged(t, "on another node", "b")
 
-		dra.hangUp()
 		dra.set(errForbidden)
+		dra.hangUp()
 		kubetest.Pass(time.Second)
 		if list, observed := on("b"); observed {
 			t.Errorf("slices = %+v while they cannot be observed", list)

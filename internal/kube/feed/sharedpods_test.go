@@ -170,8 +170,8 @@ func TestSharedPods(t *testing.T) {
 
 		// While pods cannot be watched they are unknown; afterwards the current ones are
 		// known.
-		pods.hangUp()
 		pods.api.set(func() { pods.err = syscall.ECONNREFUSED })
+		pods.hangUp()
 		pods.remove("p")
 		kubetest.Pass(time.Second)
 		if got := f.facts(t, "b").Pods; len(got) != 0 {
