@@ -100,9 +100,10 @@ func TestDeniedCleanupDoesNotBlockOtherGates(t *testing.T) {
 	}
 }
 
-// While writes for one key are denied again and again, the waits of other gates go on. What the
-// denied gate waited for is as it was.
-func TestDeniedWriteKeepsOtherWaits(t *testing.T) {
+// newWaitingWorld returns a node on which one gate is closed, and its signal holds, and another
+// one is open, and waits to close because its signal does not hold.
+func newWaitingWorld(t *testing.T, change func(*gate.Node)) *world {
+	t.Helper()
 	const other = "test.nodegate.dev/b"
 	waits := func(key, opensBy string) func(*v1alpha1.NodeGateSpec) {
 		return func(s *v1alpha1.NodeGateSpec) {
@@ -112,10 +113,18 @@ func TestDeniedWriteKeepsOtherWaits(t *testing.T) {
 	}
 	w := newWorld(t, controllertest.Gate("gate", waits(controllertest.TaintKey, "fit")), controllertest.Gate("other", waits(other, "well")))
 	w.add(1, func(_ int, n *gate.Node) {
-		isOpen(n, "other")                        // and its signal does not hold
-		isClosed(n, "gate", v1alpha1.ReasonBirth) // and its signal holds
+		isOpen(n, "other")
+		isClosed(n, "gate", v1alpha1.ReasonBirth)
 		n.Records["other"] = strings.ReplaceAll(n.Records["other"], controllertest.TaintKey, other)
+		change(n)
 	})
+	return w
+}
+
+// While writes for one key are denied again and again, the waits of other gates go on. What the
+// denied gate waited for is as it was.
+func TestDeniedWriteKeepsOtherWaits(t *testing.T) {
+	w := newWaitingWorld(t, func(*gate.Node) {})
 	steady := map[string]gate.Steady{"gate": {}}
 	before := &carried{uid: w.nodes["n0000"].UID, steady: steady}
 	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: controllertest.TaintKey}, 3, func() { w.c.nodes.at("n0000").carried = before })
@@ -129,19 +138,8 @@ func TestDeniedWriteKeepsOtherWaits(t *testing.T) {
 
 // A write for one key only does not restart the waits of other gates.
 func TestPartialWriteKeepsOtherWaits(t *testing.T) {
-	const other = "test.nodegate.dev/b"
-	waits := func(key, opensBy string) func(*v1alpha1.NodeGateSpec) {
-		return func(s *v1alpha1.NodeGateSpec) {
-			s.Taint.Key, s.OpenWhen[0].Label.Key = key, opensBy
-			s.Timing.CloseAfterSeconds = ptr.To[int32](3600)
-		}
-	}
-	w := newWorld(t, controllertest.Gate("gate", waits(controllertest.TaintKey, "fit")), controllertest.Gate("other", waits(other, "well")))
-	w.add(1, func(_ int, n *gate.Node) {
-		isOpen(n, "other") // and its signal does not hold
-		isClosed(n, "gate", v1alpha1.ReasonBirth)
+	w := newWaitingWorld(t, func(n *gate.Node) {
 		n.Records["gone"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, "test.nodegate.dev/gone")
-		n.Records["other"] = strings.ReplaceAll(n.Records["other"], controllertest.TaintKey, other)
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Effect: corev1.TaintEffectNoSchedule})
 	})
 	began := time.Now().Add(-time.Minute)

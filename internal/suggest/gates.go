@@ -132,8 +132,8 @@ func driverSignals(d *daemon) (signals []any) {
 
 // ownLabels returns labels that only this DaemonSet of its namespace has, and that do not
 // change when it is upgraded: those of its pod selector, which is immutable. It returns nil if
-// there are none, or more than a gate's selector can require. A daemonSets signal with these labels waits for the DaemonSet only on nodes
-// on which it should run.
+// there are none, or more than a gate's selector can require. A daemonSets signal with these
+// labels waits for the DaemonSet only on nodes on which it should run.
 func (f *finder) ownLabels(d *daemon) map[string]string {
 	if d.Spec.Selector == nil || len(d.Spec.Selector.MatchLabels) == 0 || len(d.Spec.Selector.MatchLabels) > maxLabels {
 		return nil

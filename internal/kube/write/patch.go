@@ -3,6 +3,7 @@
 package write
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -54,7 +55,7 @@ func Patch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 	guard := []operation{test(uidPath, n.UID)}
 	if d.Opens() {
 		// In a Node whose kubelet has not reported its boot ID yet, it is "".
-		guard = append(guard, test(bootPath, encoded(n.BootID)))
+		guard = append(guard, testReported(bootPath, n.BootID))
 	}
 	unreachable, err := testUnreachable(n, d.Taints)
 	if err != nil {
@@ -67,15 +68,23 @@ func Patch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 	return patch, nil
 }
 
-// encoded returns a text as the API server encodes it, because a test compares the bytes. If a
-// kubelet has reported something that is not UTF-8, the text contains replacement characters, which
-// the API server escapes.
-func encoded(text string) any {
-	if !strings.ContainsRune(text, utf8.RuneError) {
-		return text
+// testReported tests a text that a kubelet has reported. If it was not UTF-8, it contains
+// replacement characters.
+func testReported(path, text string) operation {
+	if strings.ContainsRune(text, utf8.RuneError) {
+		return test(path, replaced(text))
 	}
-	raw, _ := json.Marshal(text) //nolint:errchkjson // a text can always be encoded
-	return json.RawMessage(strings.ReplaceAll(string(raw), string(utf8.RuneError), `\ufffd`))
+	return test(path, text)
+}
+
+// replaced is a text with replacement characters. It is encoded as by the API server, which escapes
+// them, because a test compares bytes.
+type replaced string
+
+// MarshalJSON implements json.Marshaler.
+func (r replaced) MarshalJSON() ([]byte, error) {
+	raw, err := json.Marshal(string(r))
+	return bytes.ReplaceAll(raw, []byte(string(utf8.RuneError)), []byte(`\ufffd`)), err
 }
 
 func test(path string, value any) operation { return operation{Op: "test", Path: path, Value: value} }
@@ -160,7 +169,7 @@ func indexOf(taints []corev1.Taint, t corev1.Taint) int {
 	})
 }
 
-// indexOf returns the same as the function of this name.
+// indexOf returns the index in the list, as the function indexOf.
 func (x taintIndex) indexOf(t corev1.Taint) int {
 	if x.byID == nil {
 		return indexOf(x.taints, t)

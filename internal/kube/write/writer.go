@@ -39,9 +39,9 @@ var (
 	ErrDenied = errors.New("the API server denied the write")
 	// ErrRejected is wrapped, in addition to ErrDenied, if the denial is about the
 	// content of the write: the write or the resulting Node is invalid or too large, or
-	// an admission policy or webhook does not allow it. It is not wrapped if the caller lacks the permission, or if
-	// an API server that has just started has not yet read the roles or the parameters of
-	// its policies: in these cases, any content is denied.
+	// an admission policy or webhook does not allow it. It is not wrapped if the caller
+	// lacks the permission, or if an API server that has just started has not yet read the
+	// roles or the parameters of its policies: in these cases, any content is denied.
 	ErrRejected = errors.New("content rejected")
 )
 
