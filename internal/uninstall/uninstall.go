@@ -93,7 +93,9 @@ type uninstaller struct {
 	// anything was reported.
 	reported    map[object]bool
 	hasReported bool
-	// birthStopped is when the birth bindings had been deleted.
+	// birthStopped is when the birth bindings had been deleted. It is zero if the policy had no
+	// parameter, so that it closed no gate: a parameter is deleted only after the wait that
+	// follows.
 	birthStopped time.Time
 	// incomplete is true if the last attempt to release nodes did not release all.
 	incomplete bool
@@ -174,9 +176,24 @@ func (u *uninstaller) poll(ctx context.Context, limit time.Duration, so func(con
 // stopBirthClosing stops the closing of gates on new nodes. The policy itself and its
 // second binding are deleted after the parameters. See birth.yaml.
 func (u *uninstaller) stopBirthClosing(ctx context.Context) error {
-	err := u.delete(ctx, birthBindings...)
-	u.birthStopped = time.Now() // also if another program deleted them, which may have been just before
-	return err
+	birth := &u.parameters()[0]
+	_, err := u.objects.Resource(birth.resource()).Namespace(birth.namespace).Get(ctx, birth.name, metav1.GetOptions{})
+	if err := u.delete(ctx, birthBindings...); err != nil {
+		return err
+	}
+	if !apierrors.IsNotFound(err) { // if it is unknown, it may exist
+		u.birthStopped = time.Now() // another program may have deleted the bindings just before
+	}
+	return nil
+}
+
+// parameters returns the parameters of the birth policy and of the tolerations policy.
+func (u *uninstaller) parameters() []object {
+	parameters := []object{named("v1", "PodTemplate", v1alpha1.BirthParameter), named("v1", "PodTemplate", v1alpha1.TolerationsParameter)}
+	for i := range parameters {
+		parameters[i].namespace = u.Namespace
+	}
+	return parameters
 }
 
 // deleteGates deletes the gates. A running controller then opens them.
@@ -276,10 +293,7 @@ func (u *uninstaller) deleteParameters(ctx context.Context) error {
 	if u.DryRun == release.DryRunServer { // the guard still exists, and would reject it
 		return nil
 	}
-	parameters := []object{named("v1", "PodTemplate", v1alpha1.BirthParameter), named("v1", "PodTemplate", v1alpha1.TolerationsParameter)}
-	for i := range parameters {
-		parameters[i].namespace = u.Namespace
-	}
+	parameters := u.parameters()
 	if u.DryRun == release.DryRunClient {
 		return u.delete(ctx, parameters...)
 	}
