@@ -93,6 +93,9 @@ func processes(proc procfs.FS) (all []procfs.ProcStat, err error) {
 	return all, nil
 }
 
+// tick is the unit of CPU times in /proc on all Linux machines that Go supports.
+const tick = 10 * time.Millisecond
+
 // kernelThread is the flag of the kernel's threads in /proc/PID/stat.
 const kernelThread = 0x00200000
 

@@ -30,6 +30,41 @@ func work(t *testing.T) {
 	}
 }
 
+// TestCPUIsExact checks that CPU times are more exact than those in /proc/PID/stat, and that
+// both are about the same process.
+func TestCPUIsExact(t *testing.T) {
+	process, err := procfs.Self()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofStat := func() time.Duration {
+		stat, err := process.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(stat.UTime+stat.STime) * tick
+	}
+	before := ofStat()
+	used, err := CPU(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after := ofStat(); used < before-2*tick || used > after+2*tick {
+		t.Errorf("%s; want between %s and %s", used, before, after)
+	}
+	steps := map[time.Duration]bool{}
+	for range 100 {
+		used, err := CPU(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps[used%tick] = true
+	}
+	if len(steps) < 50 {
+		t.Errorf("100 values of CPU time have only %d different parts below %s", len(steps), tick)
+	}
+}
+
 func TestOwnProcess(t *testing.T) {
 	before, err := CPU(os.Getpid())
 	if err != nil {
@@ -42,8 +77,10 @@ func TestOwnProcess(t *testing.T) {
 	if m, err := Memory(os.Getpid()); err != nil || m.VmHWM < m.VmRSS/2 || m.VmRSS < m.RssAnon {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if err := AwaitQuiet(t.Context(), 0); err == nil {
-		t.Error("waited for a process that does not exist")
+	for _, pid := range []int{0, 1 << 22} { // the kernel's process IDs are smaller
+		if err := AwaitQuiet(t.Context(), pid); err == nil {
+			t.Errorf("waited for process %d, which does not exist", pid)
+		}
 	}
 }
 

@@ -15,26 +15,6 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// tick is the unit of CPU times in /proc on all Linux machines that Go supports.
-const tick = 10 * time.Millisecond
-
-// CPU returns the CPU time, in user and in kernel mode, that processes have used
-// since they started.
-func CPU(pids ...int) (total time.Duration, err error) {
-	for _, pid := range pids {
-		process, err := procfs.NewProc(pid)
-		if err != nil {
-			return 0, fmt.Errorf("reading CPU time: %w", err)
-		}
-		stat, err := process.Stat()
-		if err != nil {
-			return 0, fmt.Errorf("reading CPU time: %w", err)
-		}
-		total += time.Duration(stat.UTime+stat.STime) * tick
-	}
-	return total, nil
-}
-
 // Memory returns the memory of a process. The fields VmHWM (the peak of resident
 // memory), VmRSS (resident memory) and RssAnon (its anonymous part) are set.
 func Memory(pid int) (procfs.ProcStatus, error) {
@@ -90,7 +70,7 @@ func Machine() string {
 const (
 	// Processes that use at most quietShare of CPU time in quietPeriod are idle.
 	quietPeriod = 250 * time.Millisecond
-	quietShare  = 2 * tick
+	quietShare  = 20 * time.Millisecond
 )
 
 // AwaitQuiet waits until processes are idle. It has no time limit, because CPU
