@@ -11,7 +11,7 @@ MODULES   := . $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
 # Those of them that are programs and tests of ours.
 OURS      := $(patsubst %/,%,$(sort $(dir $(wildcard hack/tools/*/*.go))))
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nodegates.yaml \
-             docs/reference/nodegate.md docs/reference/kubectl-gate.md docs/performance.md charts/nodegate deploy
+             docs/reference/nodegate.md docs/reference/kubectl-gate.md docs/reference/programs.md docs/performance.md charts/nodegate deploy
 
 # No information for debuggers: thousands of packages compile in a sixth less time
 # without it, and stack traces and profiles do not need it. For a debugger, use 'go build'.
@@ -66,11 +66,13 @@ generate: ## Write what follows from other sources: code, CRD, reference, dashbo
 # same commit gives the same package wherever it is checked out.
 COMMITTED := $(or $(shell TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd 2>/dev/null),2000-01-01T00:00:00Z)
 
+WITH_IMAGE = $(if $(IMAGE),| sed 's|ghcr.io/nodegate/nodegate:[^"]*|$(IMAGE)|')
+
 .PHONY: dist
-dist: ## Make what is applied or installed from a release: manifests and the chart.
+dist: ## Make what is applied or installed from a release: manifests, with IMAGE if set, and the chart.
 	mkdir -p $(DIST)
-	cat deploy/base/namespace.yaml deploy/base/crd.yaml deploy/nodegate.yaml > $(DIST)/install.yaml
-	cat deploy/base/namespace.yaml deploy/base/crd.yaml deploy/before-1.36/nodegate.yaml > $(DIST)/install-before-1.36.yaml
+	cat deploy/base/namespace.yaml deploy/base/crd.yaml deploy/nodegate.yaml $(WITH_IMAGE) > $(DIST)/install.yaml
+	cat deploy/base/namespace.yaml deploy/base/crd.yaml deploy/before-1.36/nodegate.yaml $(WITH_IMAGE) > $(DIST)/install-before-1.36.yaml
 	@rm -rf $(DIST)/.chart && mkdir $(DIST)/.chart && cp -R charts/nodegate $(DIST)/.chart
 	@find $(DIST)/.chart -exec touch -d $(COMMITTED) {} +
 	$(HELM) package $(DIST)/.chart/nodegate --destination $(DIST)

@@ -68,6 +68,7 @@ var changes = regexp.MustCompile(`kubectl (delete|scale|taint|annotate|patch) [^
 func (i *installation) dryRun(line string) string {
 	line = strings.NewReplacer("<gate>", heldGate, "<node>", "node-1", "<key>", heldKey, "<guard>", admission.RecordsPolicy, "<audit-log>", i.cluster.AuditLog()).Replace(line)
 	line, _, _ = strings.Cut(line, " | grep")
+	line = strings.NewReplacer("kubectl wait", "kubectl get", " --for=delete --timeout=60s", "").Replace(line) // nothing was deleted
 	return changes.ReplaceAllString(line, "$0 --dry-run=server ")
 }
 

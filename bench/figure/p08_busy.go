@@ -53,7 +53,7 @@ func measureBusy(ctx context.Context, e *Env) (report.Result, error) {
 	r.Notes = []string{
 		fmt.Sprintf("%d nodes. The daemons of %d of them become ready in a turn, %d per second: without load, and under each load.", len(e.Fleet.Nodes()), e.Newcomers, rate),
 		fmt.Sprintf("The gate is edited every %s, so that nodegate reconciles all nodes. The limit does not watch gates.", editInterval),
-		fmt.Sprintf("%d of the other nodes report per second (%s). Because the API server and the observer then need the same cores, the limit, which does not watch nodes, becomes slower too.", heartbeatRate, b.reported),
+		fmt.Sprintf("%d of the other nodes report per second (%s). Because the API server and the observer then need the same cores, the limit becomes slower too.", heartbeatRate, b.reported),
 		fmt.Sprintf("A node is starved if nodegate opens it more than %s after its daemon is ready.", starved),
 	}
 	return r, err

@@ -4,7 +4,7 @@
 // API is based on the CRD, which is generated from the types, on the comments of
 // the types' constants, and on examples. The command fails if a field has no
 // example, or an example has no field. The reference of kubectl gate is based on
-// its commands.
+// its commands, and that of the other programs is their help.
 package main
 
 import (
@@ -24,11 +24,15 @@ func main() {
 	types := flag.String("types", "api/v1alpha1", "the directory with the types")
 	examples := flag.String("examples", "docs/reference/examples.yaml", "the file with the examples")
 	out := flag.String("out", "docs/reference/nodegate.md", "the reference of the API")
+	programs := flag.String("programs", "docs/reference/programs.md", "the reference of the programs")
 	verbs := flag.String("verbs", "docs/reference/kubectl-gate.md", "the reference of kubectl gate")
 	flag.Parse()
 	err := run(*types, *examples, *out)
 	if err == nil {
 		err = os.WriteFile(*verbs, writeVerbs(cli.Command()), 0o644)
+	}
+	if err == nil {
+		err = writePrograms(*programs)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "reference:", err)
