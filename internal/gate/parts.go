@@ -57,7 +57,9 @@ func Divide(gates []Gate, sets *DaemonSets) *Parts {
 		for i := range members {
 			g := &members[i]
 			p.gates[g.Name] = number
-			if g.Taint.Key != "" { // it is empty if the gate cannot be read, see Transient.GateKeys
+			// Other gates may have to read the taint of a gate that is not in force, see
+			// Transient.GateKeys. The key is empty if the gate cannot be read.
+			if g.Accepted && g.Taint.Key != "" {
 				for _, t := range g.Taints() {
 					p.keys[t.Key] = number
 				}

@@ -51,7 +51,8 @@ var setupTaints = []string{
 type Transient struct {
 	// Prefixes contains prefixes of further transient taint keys.
 	Prefixes []string
-	// GateKeys contains the taint keys of all gates except those in dry run.
+	// GateKeys contains the taint keys of all gates, except of those that are in dry run or
+	// may not use their key.
 	GateKeys map[string]bool
 }
 

@@ -42,7 +42,8 @@ type Set struct {
 	Declared map[string]*v1alpha1.NodeGate
 	// Acceptance contains, by name, whether each gate is in force.
 	Acceptance map[string]gate.Acceptance
-	// Keys contains the taint keys of all gates except those in dry run.
+	// Keys contains the taint keys of all gates, except of those that are in dry run or may
+	// not use their key.
 	Keys map[string]bool
 	// PlainOptOut is the field of that name in the key policy.
 	PlainOptOut bool
@@ -136,6 +137,7 @@ func (s *Set) apply(policy gate.KeyPolicy) {
 	s.PlainOptOut = policy.PlainOptOut
 	for i := range s.Gates {
 		g := &s.Gates[i]
+		s.addKeys(g.Name, policy)
 		g.Accepted, g.PlainOptOut = s.Acceptance[g.Name].Accepted, policy.PlainOptOut
 		if !policy.AllowsStamp(g.Stamp) {
 			g.Stamp = "" // the whole patch that opens the gate would be denied
@@ -162,14 +164,23 @@ func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.Nod
 		s.Gates, s.Since[ng.Name] = append(s.Gates, compiled), s.Seq
 	}
 	s.Declared[ng.Name] = ng
-	if ng.Spec.Taint.Key == "" {
-		return // the gate's taint cannot be read
-	}
-	if ng.Spec.Mode == v1alpha1.ModeDryRun {
-		return // no node has its taint
-	}
-	for _, t := range ng.Spec.Taints() {
-		s.Keys[t.Key] = true
+}
+
+// addKeys adds the taint keys of a gate. Nodes may have its taints even if it is not in force,
+// for example because it has become invalid. But a gate that may not use a key does not make
+// other gates ignore the taints of that key, which belong to somebody else.
+func (s *Set) addKeys(name string, policy gate.KeyPolicy) {
+	spec := &s.Declared[name].Spec
+	switch {
+	case spec.Taint.Key == "": // it cannot be read
+	case spec.Mode == v1alpha1.ModeDryRun: // no node has its taints
+	case s.Acceptance[name].Reason == v1alpha1.ReasonTaintKeyNotAllowed:
+	default:
+		for _, t := range spec.Taints() {
+			if policy.Allowed.Allows(t) { // also if the gate is invalid as well
+				s.Keys[t.Key] = true
+			}
+		}
 	}
 }
 

@@ -105,6 +105,9 @@ func (s condition) Read(in gate.Input) gate.Reading {
 			r.Recheck = earliest(r.Recheck, one.Recheck)
 		default:
 			one.Recheck = earliest(r.Recheck, one.Recheck)
+			if one.State == gate.NotYet { // none has matched only since the last of them stopped
+				one.Since = neitherSince(r.Since, one.Since)
+			}
 			r = one
 		}
 	}

@@ -124,7 +124,18 @@ func either(a, b gate.Reading) gate.Reading {
 	if a.State != gate.Holds { // either may start to hold when time passes
 		a.Recheck = earliest(a.Recheck, b.Recheck)
 	}
+	if a.State == gate.NotYet && b.State == gate.NotYet && a.Reason != v1alpha1.ReadingPodMissing && b.Reason != v1alpha1.ReadingPodMissing {
+		a.Since = neitherSince(a.Since, b.Since)
+	}
 	return a
+}
+
+// neitherSince returns since when neither of two has held; zero if that is not known.
+func neitherSince(a, b time.Time) time.Time {
+	if a.IsZero() || b.IsZero() {
+		return time.Time{}
+	}
+	return latest(a, b)
 }
 
 // latest returns the later of two times.
