@@ -27,26 +27,33 @@ const (
 // Socket is the socket of the system bus.
 const Socket = "/run/dbus/system_bus_socket"
 
-// Follow calls announced with whether a shutdown has begun: immediately, and whenever logind
-// announces that one begins or is cancelled. A shutdown waits until announced has returned, but no
-// longer than logind allows (InhibitDelayMaxSec, 5 s by default). who is shown to users by
-// 'systemd-inhibit --list'.
+// Names of the bus itself.
+// Source: https://dbus.freedesktop.org/doc/dbus-specification.html#message-bus-messages
+const (
+	busName         = "org.freedesktop.DBus"
+	busOwnerChanged = "NameOwnerChanged"
+)
+
+// Follow calls announced with whether a shutdown has begun: immediately, whenever logind announces
+// that one begins or is cancelled, and when logind has restarted. A shutdown waits until announced
+// has returned, but no longer than logind allows (InhibitDelayMaxSec, 5 s by default). who is shown
+// to users by 'systemd-inhibit --list'.
 //
 // Follow returns nil when the context ends, and an error if the bus or logind cannot be used.
 func Follow(ctx context.Context, socket, who string, announced func(ctx context.Context, shutdown bool)) error {
-	bus, err := dbus.Connect("unix:path="+socket, dbus.WithContext(ctx))
+	// Signals are received in the order in which they were sent.
+	bus, err := dbus.Connect("unix:path="+socket, dbus.WithContext(ctx), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
 	if err != nil {
 		return fmt.Errorf("connecting to the bus: %w", err)
 	}
 	defer bus.Close()
-	// The signal is subscribed to before the state is read, so that no change is missed.
-	err = bus.AddMatchSignalContext(ctx, dbus.WithMatchObjectPath(Path), dbus.WithMatchInterface(Interface), dbus.WithMatchMember(Announcement))
-	if err != nil {
+	// Signals are subscribed to before the state is read, so that no change is missed.
+	if err := subscribe(ctx, bus); err != nil {
 		return fmt.Errorf("subscribing to announcements: %w", err)
 	}
 	signals := make(chan *dbus.Signal, 16)
 	bus.Signal(signals)
-	f := &follower{manager: bus.Object(Name, Path), who: who, announced: announced}
+	f := &follower{bus: bus.BusObject(), manager: bus.Object(Name, Path), who: who, announced: announced}
 	defer f.release()
 	if err := f.begin(ctx); err != nil {
 		return err
@@ -66,32 +73,54 @@ func Follow(ctx context.Context, socket, who string, announced func(ctx context.
 	}
 }
 
-// A follower holds a lock that delays shutdowns, except while a shutdown continues.
-type follower struct {
-	manager   dbus.BusObject
-	who       string
-	announced func(ctx context.Context, shutdown bool)
-	lock      *os.File
+// subscribe subscribes to announcements, and to changes of the process that owns logind's name.
+func subscribe(ctx context.Context, bus *dbus.Conn) error {
+	err := bus.AddMatchSignalContext(ctx, dbus.WithMatchSender(Name), dbus.WithMatchObjectPath(Path), dbus.WithMatchInterface(Interface), dbus.WithMatchMember(Announcement))
+	if err != nil {
+		return err
+	}
+	return bus.AddMatchSignalContext(ctx, dbus.WithMatchSender(busName), dbus.WithMatchInterface(busName), dbus.WithMatchMember(busOwnerChanged), dbus.WithMatchArg(0, Name))
 }
 
-// begin reports the current state.
+// A follower holds a lock that delays shutdowns, except while a shutdown continues.
+type follower struct {
+	bus, manager dbus.BusObject
+	who          string
+	announced    func(ctx context.Context, shutdown bool)
+	lock         *os.File
+	// owner is the connection of logind, or of a former one. The bus does not use its name again.
+	owner string
+}
+
+// begin reports the current state. The bus may have to start logind first.
 func (f *follower) begin(ctx context.Context) error {
 	var preparing dbus.Variant
 	if err := f.manager.CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, Interface, Preparing).Store(&preparing); err != nil {
 		return fmt.Errorf("reading logind's property %s: %w", Preparing, err)
 	}
+	if err := f.bus.CallWithContext(ctx, busName+".GetNameOwner", 0, Name).Store(&f.owner); err != nil {
+		return fmt.Errorf("finding logind on the bus: %w", err)
+	}
 	shutdown, _ := preparing.Value().(bool)
 	return f.report(ctx, shutdown)
 }
 
-// receive handles a signal. Others than the announcement are not subscribed to, but the bus also
-// sends those that concern the connection itself.
+// receive handles a signal. Every process may send any signal to this connection, subscribed to or
+// not: the sender, which the bus adds, must be logind or the bus.
 func (f *follower) receive(ctx context.Context, signal *dbus.Signal) error {
-	if signal.Name != Interface+"."+Announcement || len(signal.Body) != 1 {
-		return nil
+	switch {
+	case signal.Sender == f.owner && signal.Name == Interface+"."+Announcement && len(signal.Body) == 1:
+		shutdown, _ := signal.Body[0].(bool)
+		return f.report(ctx, shutdown)
+	case signal.Sender == busName && signal.Name == busName+"."+busOwnerChanged:
+		var name, before, now string
+		if err := dbus.Store(signal.Body, &name, &before, &now); err != nil || name != Name || now == "" {
+			return nil // logind has ended, and does not announce anything
+		}
+		f.release() // the new logind may not know this lock
+		return f.begin(ctx)
 	}
-	shutdown, _ := signal.Body[0].(bool)
-	return f.report(ctx, shutdown)
+	return nil
 }
 
 // report takes the lock before it reports that no shutdown continues, so that none can begin
