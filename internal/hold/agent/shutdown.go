@@ -45,13 +45,14 @@ func (a *Agent) followShutdowns(ctx context.Context) {
 
 // announce sets the condition that announces the node's shutdown, and returns when the gates are
 // closed, or removes a condition that the agent has set. A condition that another writer has set
-// stays as it is. Removing is repeated until it succeeds, because the gates stay closed until then.
+// stays as it is. Removing is repeated until it succeeds, even if the API server rejects it: the
+// gates stay closed until then.
 func (a *Agent) announce(ctx context.Context, shutdown bool) {
-	c := a.announcement()
-	announced := c != nil && c.Status == conditionTrue
-	own := a.announced || announced && strings.HasPrefix(c.Message, shutdownMessagePrefix)
+	announced, foreign := a.announcement()
 	switch {
-	case shutdown && (!announced || own):
+	case foreign:
+		a.announced = false
+	case shutdown:
 		a.announced = true
 		a.Log.Info("the machine shuts down")
 		now := time.Now().UTC().Format(time.RFC3339)
@@ -63,43 +64,51 @@ func (a *Agent) announce(ctx context.Context, shutdown bool) {
 			"lastTransitionTime": now, "lastHeartbeatTime": now,
 		})
 		a.awaitClosed(limited)
-	case !shutdown && own:
-		a.patchCondition(ctx, map[string]any{"type": shutdownCondition, "$patch": "delete"})
+	case announced || a.announced:
+		if a.patchCondition(ctx, map[string]any{"type": shutdownCondition, "$patch": "delete"}) {
+			a.Log.Info("the announcement of a shutdown is withdrawn")
+		}
 		a.announced = false
-		a.Log.Info("the announcement of a shutdown is withdrawn")
 	}
 }
 
-// announcement returns the node's condition that announces a shutdown, or nil.
-func (a *Agent) announcement() *condition {
+// announcement reports whether a condition announces the node's shutdown, and whether another
+// writer has set it.
+func (a *Agent) announcement() (announced, foreign bool) {
 	n := a.node()
 	if n == nil {
-		return nil
+		return false, false
 	}
 	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == shutdownCondition {
-			return c
+		if c := &n.Status.Conditions[i]; c.Type == shutdownCondition && c.Status == conditionTrue {
+			return true, !strings.HasPrefix(c.Message, shutdownMessagePrefix)
 		}
 	}
-	return nil
+	return false, false
 }
 
-// patchCondition merges a condition into the Node's status. It tries until it succeeds or the
-// context ends, because the API server may be unavailable.
-func (a *Agent) patchCondition(ctx context.Context, condition map[string]any) {
+// patchCondition merges a condition into the Node's status, and reports whether it has. It tries
+// until it succeeds, because the API server may be unavailable, until another writer announces a
+// shutdown, because its condition must not be changed, or until the context ends.
+func (a *Agent) patchCondition(ctx context.Context, condition map[string]any) (done bool) {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
 	if err != nil {
 		panic(err) // it consists of strings and times
 	}
 	failed := false
 	_ = retries.DelayFunc().Until(ctx, true, true, func(ctx context.Context) (bool, error) { // fails only if ctx ends
+		if _, foreign := a.announcement(); foreign {
+			return true, nil
+		}
 		err := a.Client.Patch(ctx, a.nodePath()+"/status", types.StrategicMergePatchType, patch)
 		if err != nil && !failed {
 			failed = true
 			a.Log.Error("the Node's condition cannot be changed yet", "error", fmt.Errorf("patching the Node's status: %w", err).Error())
 		}
-		return err == nil, nil
+		done = err == nil
+		return done, nil
 	})
+	return done
 }
 
 // awaitClosed returns when all gates with a record on the Node are closed, or after closeLimit.

@@ -166,6 +166,54 @@ func TestWithdrawalIsRepeated(t *testing.T) {
 	})
 }
 
+// The withdrawal ends when another writer has taken over the condition, which the policy then
+// rejects. The agent may observe that later than the API server.
+func TestWithdrawalEndsWithAnotherWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists, patches := 0, 0
+		config := &transport.Config{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			answer := func(code int, body string) (*http.Response, error) {
+				return &http.Response{StatusCode: code, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
+			}
+			switch {
+			case r.Method == http.MethodPatch:
+				patches++
+				return answer(http.StatusUnprocessableEntity, "another writer has set the condition")
+			case r.URL.Query().Has("watch"): // until it counts as silent, and everything is listed again
+				<-r.Context().Done()
+				return nil, context.Cause(r.Context())
+			}
+			condition := announcement
+			if lists++; lists > 1 {
+				condition = strings.Replace(announcement, v1alpha1.ShutdownMessagePrefix, "another writer's ", 1)
+			}
+			return answer(http.StatusOK, `{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"mine"},"status":{"conditions":[`+condition+`]}}]}`)
+		})}
+		client, err := jsonclient.New("http://test", config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &Agent{Client: client, Node: "mine", Boot: boot, Log: slog.New(slog.DiscardHandler), announced: true}
+		a.prepare()
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		go a.nodes.Run(ctx)
+		synctest.Wait()
+		a.announce(ctx, false)
+		if ctx.Err() != nil || lists != 2 || patches == 0 || a.announced {
+			t.Errorf("after %d lists and %d patches: %v, announced: %v", lists, patches, ctx.Err(), a.announced)
+		}
+		patches = 0
+		for _, shutdown := range []bool{true, false} {
+			a.announced = true // before it observed the other writer's
+			a.announce(ctx, shutdown)
+		}
+		if patches > 0 {
+			t.Errorf("%d patches of what another writer has announced", patches)
+		}
+	})
+}
+
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
