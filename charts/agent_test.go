@@ -3,6 +3,8 @@
 package charts_test
 
 import (
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/nodegate/nodegate/internal/hold"
 )
 
 // The agent may only read, and its containers have no privileges except those of their volumes.
@@ -67,24 +71,43 @@ func checkAgent(t *testing.T, ds *appsv1.DaemonSet, image string) {
 	if len(pod.Tolerations) != 1 || pod.Tolerations[0] != (corev1.Toleration{Operator: corev1.TolerationOpExists}) {
 		t.Errorf("tolerations %v", pod.Tolerations)
 	}
-	paths := map[string]string{}
-	for _, v := range pod.Volumes {
-		if v.HostPath != nil {
-			paths[v.Name] = v.HostPath.Path
-		}
-	}
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		s := c.SecurityContext
 		if s == nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || s.Privileged != nil {
 			t.Errorf("%s: %+v", c.Name, s)
 		}
-		if c.Image != image || len(c.VolumeMounts) != 1 {
-			t.Errorf("%s: image %s, volumes %v", c.Name, c.Image, c.VolumeMounts)
+		if c.Image != image {
+			t.Errorf("%s: image %s", c.Name, c.Image)
 		}
 	}
-	installs, runs := pod.InitContainers[0].VolumeMounts[0], pod.Containers[0].VolumeMounts[0]
-	if paths[installs.Name] != "/var/nri" || paths[runs.Name] != "/var/lib/nodegate" || runs.MountPath != "/var/lib/nodegate" {
-		t.Errorf("the init container has %s, the agent %s at %s", paths[installs.Name], paths[runs.Name], runs.MountPath)
+	checkMounts(t, pod, pod.InitContainers[0], map[string]string{"/plugins": "/var/nri DirectoryOrCreate"})
+	checkMounts(t, pod, pod.Containers[0], agentMounts)
+	if args := pod.Containers[0].Args; !slices.Equal(args, []string{"--boot-id-file=/random/boot_id"}) {
+		t.Errorf("the agent has the arguments %v", args)
+	}
+}
+
+// agentMounts has what the agent mounts of the node. The node's boot ID may itself be a mount, so
+// that /proc in the agent's container has another one.
+var agentMounts = map[string]string{
+	"/var/lib/nodegate": "/var/lib/nodegate DirectoryOrCreate", "/random": filepath.Dir(hold.BootIDFile) + " Directory, read-only",
+}
+
+// checkMounts compares a container's mounts with paths of the node and their types.
+func checkMounts(t *testing.T, pod *corev1.PodSpec, c corev1.Container, want map[string]string) {
+	t.Helper()
+	paths, got := map[string]string{}, map[string]string{}
+	for _, v := range pod.Volumes {
+		paths[v.Name] = v.HostPath.Path + " " + string(*v.HostPath.Type)
+	}
+	for _, m := range c.VolumeMounts {
+		got[m.MountPath] = paths[m.Name]
+		if m.ReadOnly {
+			got[m.MountPath] += ", read-only"
+		}
+	}
+	if !maps.Equal(got, want) {
+		t.Errorf("%s mounts %v, want %v", c.Name, got, want)
 	}
 }
 
@@ -95,7 +118,8 @@ func convert(t *testing.T, from map[string]any, to any) {
 	}
 }
 
-// An agent that announces shutdowns may also patch the status of Nodes, confined by a policy.
+// An agent that announces shutdowns may also patch the status of Nodes, confined by a policy, and
+// is connected to the system bus.
 func TestAgentAnnouncesShutdowns(t *testing.T) {
 	t.Parallel()
 	var policies, writes []string
@@ -117,9 +141,7 @@ func TestAgentAnnouncesShutdowns(t *testing.T) {
 		case "DaemonSet":
 			var ds appsv1.DaemonSet
 			convert(t, o.Object, &ds)
-			if args := ds.Spec.Template.Spec.Containers[0].Args; !slices.Equal(args, []string{"--announce-shutdowns"}) {
-				t.Errorf("the agent has the arguments %v", args)
-			}
+			checkAnnouncingAgent(t, &ds.Spec.Template.Spec)
 		}
 	}
 	if want := []string{"patch", "nodes/status"}; !slices.Equal(writes, want) {
@@ -128,4 +150,15 @@ func TestAgentAnnouncesShutdowns(t *testing.T) {
 	if want := []string{`request.userInfo.username == "system:serviceaccount:agents:nodegate-agent"`, "nodegate-agent"}; !slices.Equal(slices.Sorted(slices.Values(policies)), slices.Sorted(slices.Values(want))) {
 		t.Errorf("policies %v", policies)
 	}
+}
+
+func checkAnnouncingAgent(t *testing.T, pod *corev1.PodSpec) {
+	t.Helper()
+	agent := pod.Containers[0]
+	if want := []string{"--boot-id-file=/random/boot_id", "--announce-shutdowns"}; !slices.Equal(agent.Args, want) {
+		t.Errorf("the agent has the arguments %v, want %v", agent.Args, want)
+	}
+	mounts := maps.Clone(agentMounts)
+	mounts["/run/dbus"] = "/run/dbus Directory, read-only"
+	checkMounts(t, pod, agent, mounts)
 }

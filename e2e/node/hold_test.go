@@ -257,25 +257,18 @@ func (h *host) applyAgent(t *testing.T, file string) {
 	})
 }
 
-// adaptAgent adapts the agent to the machine: it has no cluster network, and /proc in containers
-// is the host's.
+// adaptAgent adapts the agent to the machine, which has no cluster network.
 func (h *host) adaptAgent(t *testing.T, ds *appsv1.DaemonSet) {
 	t.Helper()
 	server, err := url.Parse(h.cluster.Admin().Host)
 	must(t, err)
 	pod := &ds.Spec.Template.Spec
 	pod.NodeSelector[holdLabel] = h.label()
-	file := corev1.HostPathFile
-	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "boot", VolumeSource: corev1.VolumeSource{
-		HostPath: &corev1.HostPathVolumeSource{Path: hold.BootIDFile, Type: &file},
-	}})
 	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		containers[0].Image, containers[0].ImagePullPolicy = machine.ImageName, corev1.PullNever
 	}
 	agent := &pod.Containers[0]
 	agent.Command = []string{"/nodegate-agent"}
-	agent.Args = append(agent.Args, "--boot-id-file=/boot-id")
-	agent.VolumeMounts = append(agent.VolumeMounts, corev1.VolumeMount{Name: "boot", MountPath: "/boot-id", ReadOnly: true})
 	agent.Env = append(agent.Env,
 		corev1.EnvVar{Name: "KUBERNETES_SERVICE_HOST", Value: server.Hostname()},
 		corev1.EnvVar{Name: "KUBERNETES_SERVICE_PORT", Value: server.Port()})
