@@ -73,7 +73,7 @@ func checkAgent(t *testing.T, ds *appsv1.DaemonSet, image string) {
 	}
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		s := c.SecurityContext
-		if s == nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || s.Privileged != nil {
+		if s == nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || s.Privileged != nil || s.AppArmorProfile != nil {
 			t.Errorf("%s: %+v", c.Name, s)
 		}
 		if c.Image != image {
@@ -119,7 +119,7 @@ func convert(t *testing.T, from map[string]any, to any) {
 }
 
 // An agent that announces shutdowns may also patch the status of Nodes, confined by a policy, and
-// is connected to the system bus.
+// is connected to the system bus. It also starts on nodes without one.
 func TestAgentAnnouncesShutdowns(t *testing.T) {
 	t.Parallel()
 	var policies, writes []string
@@ -159,6 +159,12 @@ func checkAnnouncingAgent(t *testing.T, pod *corev1.PodSpec) {
 		t.Errorf("the agent has the arguments %v, want %v", agent.Args, want)
 	}
 	mounts := maps.Clone(agentMounts)
-	mounts["/run/dbus"] = "/run/dbus Directory, read-only"
+	mounts["/run/dbus"] = "/run/dbus DirectoryOrCreate, read-only"
 	checkMounts(t, pod, agent, mounts)
+	if p := agent.SecurityContext.AppArmorProfile; p == nil || p.Type != corev1.AppArmorProfileTypeUnconfined {
+		t.Errorf("AppArmor profile %v: the default one denies the use of the bus", p)
+	}
+	if p := pod.InitContainers[0].SecurityContext.AppArmorProfile; p != nil {
+		t.Errorf("the init container has the AppArmor profile %v", p)
+	}
 }
