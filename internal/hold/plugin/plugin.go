@@ -88,7 +88,8 @@ func (p *Plugin) reset() {
 	p.begun, p.waiting = make(map[string]bool), make(map[string]*waitingPod)
 }
 
-// Synchronize is called by the runtime with what exists when the plugin starts.
+// Synchronize is called by the runtime with what exists when the plugin starts. containerd omits
+// containers that have ended.
 func (p *Plugin) Synchronize(_ context.Context, _ []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

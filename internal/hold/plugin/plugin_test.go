@@ -116,14 +116,28 @@ func TestFirstContainerWaits(t *testing.T) {
 }
 
 // The containers of pods that run when the runtime starts do not wait. Those of which no
-// container has started yet do.
+// container has started yet do, and so do those of which no container runs any more: containerd
+// does not list containers that have ended.
 func TestRuntimeRestarts(t *testing.T) {
-	w := newWorld(t, stateOf(now, false))
-	if _, err := w.Synchronize(t.Context(), nil, []*api.Container{{PodSandboxId: "s1", StartedAt: 1}, {PodSandboxId: "s2"}}); err != nil {
+	w := newWorld(t, stateOf(now, true))
+	for _, sandbox := range []string{"runs", "ended"} {
+		w.create(sandbox, "waits", true)
+		w.started(sandbox, "waits")
+	}
+	w.write(stateOf(now, false))
+	w.create("ended", "waits", true)
+
+	w = startPlugin(t, w.Store, now)
+	sandboxes := []*api.PodSandbox{sandboxOf("runs", "waits"), sandboxOf("created", "waits"), sandboxOf("ended", "waits")}
+	listed := []*api.Container{
+		{PodSandboxId: "runs", State: api.ContainerState_CONTAINER_RUNNING}, {PodSandboxId: "created", State: api.ContainerState_CONTAINER_CREATED},
+	}
+	if _, err := w.Synchronize(t.Context(), sandboxes, listed); err != nil {
 		t.Fatal(err)
 	}
-	w.create("s1", "waits", true)
-	w.create("s2", "waits", false)
+	w.create("runs", "waits", true)
+	w.create("created", "waits", false)
+	w.create("ended", "waits", false)
 }
 
 // Without its program, the hook would keep the container from starting for ever.
