@@ -58,19 +58,23 @@ func TestBirth(t *testing.T) {
 		labels      map[string]string
 		noRecords   bool
 	}{
-		"opted out":                           {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, noRecords: true},
-		"opted out, with a record":            {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, annotations: map[string]string{prefix + "one": recordA}, noRecords: true},
-		"opted out by the kubelet's label":    {labels: map[string]string{v1alpha1.PlainOptOutLabel: "true"}, want: []corev1.Taint{taintA, taintB}},
-		"not opted out":                       {labels: map[string]string{v1alpha1.OptOutLabel: "false"}, want: []corev1.Taint{taintA, taintB}},
-		"no taints, no annotations":           {want: []corev1.Taint{taintA, taintB}},
-		"annotations":                         {annotations: map[string]string{"a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
-		"foreign taints":                      {taints: []corev1.Taint{foreign, foreign2}, want: []corev1.Taint{foreign, foreign2, taintA, taintB}},
-		"taint present":                       {taints: []corev1.Taint{taintB, foreign}, want: []corev1.Taint{taintB, foreign, taintA}},
-		"taint present with a wrong value":    {taints: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2}, want: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2, taintB}},
-		"taint present without its value":     {taints: []corev1.Taint{withValue(taintB, ""), foreign}, want: []corev1.Taint{withValue(taintB, ""), foreign, taintA}},
-		"same key with another effect":        {taints: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute)}, want: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute), taintA, taintB}},
-		"taint of Kubernetes present":         {taints: []corev1.Taint{notReady}, want: []corev1.Taint{notReady, taintA, taintB}},
-		"records are overwritten":             {annotations: map[string]string{prefix + "one": `{"state":"Open"}`, prefix + "three": "garbage"}, want: []corev1.Taint{taintA, taintB}},
+		"opted out":                        {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, noRecords: true},
+		"opted out, with a record":         {labels: map[string]string{v1alpha1.OptOutLabel: "true"}, annotations: map[string]string{prefix + "one": recordA}, noRecords: true},
+		"opted out by the kubelet's label": {labels: map[string]string{v1alpha1.PlainOptOutLabel: "true"}, want: []corev1.Taint{taintA, taintB}},
+		"not opted out":                    {labels: map[string]string{v1alpha1.OptOutLabel: "false"}, want: []corev1.Taint{taintA, taintB}},
+		"no taints, no annotations":        {want: []corev1.Taint{taintA, taintB}},
+		"annotations":                      {annotations: map[string]string{"a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
+		"foreign taints":                   {taints: []corev1.Taint{foreign, foreign2}, want: []corev1.Taint{foreign, foreign2, taintA, taintB}},
+		"taint present":                    {taints: []corev1.Taint{taintB, foreign}, want: []corev1.Taint{taintB, foreign, taintA}},
+		"taint present with a wrong value": {taints: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2}, want: []corev1.Taint{foreign, withValue(taintA, "x"), foreign2, taintB}},
+		"taint present without its value":  {taints: []corev1.Taint{withValue(taintB, ""), foreign}, want: []corev1.Taint{withValue(taintB, ""), foreign, taintA}},
+		"same key with another effect":     {taints: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute)}, want: []corev1.Taint{withEffect(taintA, corev1.TaintEffectNoExecute), taintA, taintB}},
+		"taint of Kubernetes present":      {taints: []corev1.Taint{notReady}, want: []corev1.Taint{notReady, taintA, taintB}},
+		"records are overwritten":          {annotations: map[string]string{prefix + "one": `{"state":"Open"}`, prefix + "three": "garbage"}, want: []corev1.Taint{taintA, taintB}},
+		"records of unknown gates are removed": {
+			annotations: map[string]string{prefix + "unknown": `{"state":"Open"}`, prefix + "Not_a.name~/": "x", "gate.nodegate.dev": "stays", "a": "b"},
+			want:        []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"gate.nodegate.dev": "stays", "a": "b"},
+		},
 		"a record of another gate is removed": {annotations: map[string]string{prefix + "elsewhere": `{"state":"Open"}`, "a": "b"}, want: []corev1.Taint{taintA, taintB}, wantOther: map[string]string{"a": "b"}},
 	}
 	for name, test := range tests {

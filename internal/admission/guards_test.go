@@ -76,7 +76,7 @@ func checkDenied(t *testing.T, err error, want string) {
 // kinds of metadata that nodegate must not change.
 func gated(t *testing.T, in *installation) *corev1.Node {
 	t.Helper()
-	in.close(t) // no gate, so that the birth policy does not change the record
+	in.leave(t) // so that the birth policy does not remove the record
 	added := metav1.NewTime(time.Now().Truncate(time.Second))
 	evicting := withEffect(foreign2, corev1.TaintEffectNoExecute)
 	evicting.TimeAdded = &added
@@ -451,7 +451,7 @@ func TestLifeOfANode(t *testing.T) {
 // iterate over can send heartbeats, and that its records remain guarded.
 func TestLifeOfAnOverfullNode(t *testing.T) {
 	in := install(t)
-	in.close(t) // no gate, so that the birth policy does not change the record
+	in.leave(t) // so that the birth policy does not remove the record
 	annotations := map[string]string{prefix + "one": recordA}
 	for i := range 20_000 {
 		annotations[fmt.Sprintf("k%d", i)] = ""

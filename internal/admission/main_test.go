@@ -200,36 +200,68 @@ func (in *installation) close(t testing.TB, gates ...*v1alpha1.NodeGate) {
 	in.put(t, rendered(t, gates...))
 }
 
-// put writes a parameter as nodegate does, and empties it at the end of the test. If the
+// put writes a parameter as nodegate does, and removes it at the end of the test. If the
 // API server supports the birth policy, put returns when the parameter is in effect: the
 // API server receives PodTemplates in the order in which they were written, and put
 // proves that a later one is in effect.
 func (in *installation) put(t testing.TB, p *corev1.PodTemplate) {
 	t.Helper()
 	in.write(t, p)
-	t.Cleanup(func() { in.write(t, in.parameter(p.Namespace)) })
+	t.Cleanup(func() { in.remove(t, p.Namespace) })
 	if clustertest.HasMutatingPolicies() {
 		in.awaitOrder(t, p)
 	}
 }
 
-// awaitOrder waits until the API server has received a parameter that was written.
+// leave makes the birth policy change no Node: there is no parameter.
+func (in *installation) leave(t testing.TB) {
+	t.Helper()
+	in.remove(t, options.Namespace)
+	if clustertest.HasMutatingPolicies() {
+		in.awaitOrder(t, parameter())
+	}
+}
+
+// awaitOrder waits until the API server has received a parameter that was written: until
+// the parameter of the other namespace, which is written later, is in effect. That one is
+// removed again, because each of two policies removes the records that the other has added.
 func (in *installation) awaitOrder(t testing.TB, p *corev1.PodTemplate) {
 	t.Helper()
-	fence := newGate(fmt.Sprintf("fence-%d", time.Now().UnixNano()), "a", metav1.LabelSelector{})
+	fence := newGate(fmt.Sprintf("fence-%d", time.Now().UnixNano()), "c", metav1.LabelSelector{})
 	fence.Spec.NodeSelector.MatchLabels = map[string]string{"fence": fence.Name}
 	second := rendered(t, fence)
 	if second.Namespace = unguarded; p.Namespace == unguarded {
 		second.Namespace = options.Namespace
 	}
 	in.write(t, second)
-	in.awaitProof(t, fence)
-	in.write(t, in.parameter(second.Namespace))
+	in.awaitTaint(t, fence, true)
+	in.remove(t, second.Namespace)
+	in.awaitTaint(t, fence, false)
 }
 
-// parameter returns the parameter of a namespace, without any gate.
-func (in *installation) parameter(namespace string) *corev1.PodTemplate {
-	return admission.Parameter(namespace, v1alpha1.SourceCRD, nil)
+// awaitTaint waits until a probe node of the gate has the gate's taint, or until it has not.
+func (in *installation) awaitTaint(t testing.TB, gate *v1alpha1.NodeGate, want bool) {
+	t.Helper()
+	probe, _ := admission.Probe(gate)
+	eventually(t, func() error {
+		created, err := in.nodegate.CoreV1().Nodes().Create(t.Context(), probe, metav1.CreateOptions{DryRun: dryRun})
+		if err != nil {
+			return err
+		}
+		taint := corev1.Taint{Key: gate.Spec.Taint.Key, Effect: gate.Spec.Taint.Effect}
+		if got := slices.Contains(created.Spec.Taints, taint); got != want {
+			return fmt.Errorf("the probe node has the taint: %t, want %t", got, want)
+		}
+		return nil
+	})
+}
+
+// remove makes the binding of a namespace select no parameter, as if there were none.
+func (in *installation) remove(t testing.TB, namespace string) {
+	t.Helper()
+	p := admission.Parameter(namespace, v1alpha1.SourceCRD, nil)
+	p.Labels[v1alpha1.ParameterLabel] = "removed" // the anchor selects "never"
+	in.write(t, p)
 }
 
 // write creates or replaces a parameter.

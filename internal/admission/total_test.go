@@ -42,6 +42,7 @@ var damages = map[string]func(*corev1.PodTemplate){
 	"a source with a backslash":  func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = `\` },
 	"a source of 254 letters":    func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = strings.Repeat("a", 254) },
 	"a source of 200 KiB":        func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = strings.Repeat("a", 200<<10) },
+	"20,000 gates, nothing else": manyGates,
 	"257 gates":                  func(p *corev1.PodTemplate) { fill(p, 257, 1, 1) },
 	"the most that etcd stores":  func(p *corev1.PodTemplate) { fill(p, 6000, 1, 1) },
 	"2049 requirements":          func(p *corev1.PodTemplate) { fill(p, 1, 2049, 1) },
@@ -49,6 +50,19 @@ var damages = map[string]func(*corev1.PodTemplate){
 	"8193 values":                func(p *corev1.PodTemplate) { fill(p, 3, 1, 2731) },
 	"200,000 values":             func(p *corev1.PodTemplate) { fill(p, 1, 1, 200_000) },
 	"20,000 requirements, apart": func(p *corev1.PodTemplate) { fill(p, 200, 100, 1) },
+}
+
+// manyGates leaves many gates in the parameter, and no terms.
+func manyGates(p *corev1.PodTemplate) {
+	p.Template.Spec = corev1.PodSpec{Containers: p.Template.Spec.Containers}
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+	for i := range 20_000 {
+		name := ""
+		for n := i; len(name) < 4; n /= len(letters) {
+			name += string(letters[n%len(letters)])
+		}
+		addGate(p, name)
+	}
 }
 
 func addGate(p *corev1.PodTemplate, name string) {
@@ -180,13 +194,14 @@ func TestCostlyNodes(t *testing.T) {
 		}
 		return out
 	}
-	numbered := func(n int, value string) map[string]string {
+	named := func(n int, name, value string) map[string]string {
 		out := map[string]string{}
 		for i := range n {
-			out[fmt.Sprintf("k%d", i)] = value
+			out[name+strconv.Itoa(i)] = value
 		}
 		return out
 	}
+	numbered := func(n int, value string) map[string]string { return named(n, "k", value) }
 	const limit = 256 << 10
 	full := func(free int) map[string]string {
 		return map[string]string{"k": strings.Repeat("é", (limit-1-free)/2)}
@@ -205,6 +220,9 @@ func TestCostlyNodes(t *testing.T) {
 		"too little space for it": {annotations: full(110), noRecord: true},
 		"no space":                {annotations: full(0), noRecord: true},
 		"20,000 labels":           {labels: numbered(20_000, "v")},
+		"10,000 forged records":   {annotations: named(10_000, prefix, ""), noRecord: true},
+		"500 forged records":      {annotations: named(500, prefix, "forged")},
+		"with them, no space":     {annotations: merged(named(300, prefix, "forged"), numbered(1023, "")), noRecord: true},
 		"many long annotations":   {annotations: numbered(1000, strings.Repeat("v", 250))},
 	}
 	for name, test := range tests {
@@ -225,6 +243,11 @@ func TestCostlyNodes(t *testing.T) {
 			want := recordA
 			if test.noRecord {
 				want = ""
+			}
+			for key, got := range created.Annotations {
+				if strings.HasPrefix(key, prefix) && (key != prefix+"one" || test.noRecord) {
+					t.Fatalf("the forged record %s: %q remains", key, got)
+				}
 			}
 			if got := created.Annotations[prefix+"one"]; got != want {
 				t.Errorf("the record is %q, want %q", got, want)

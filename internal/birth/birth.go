@@ -270,9 +270,11 @@ func (b *Reconciler) syncParameter(ctx context.Context, set *gateset.Set) map[st
 	}
 	before := admission.Entries(&have)
 	wanted := b.entries(set, before, failed)
-	if len(wanted) == 0 && apierrors.IsNotFound(err) {
+	if len(wanted) == 0 && apierrors.IsNotFound(err) && !set.Complete {
 		return failed
 	}
+	// Otherwise, it is written even without entries: the policy also removes forged records
+	// from new Nodes.
 	err = b.write(ctx, &have, set.Source, wanted)
 	if denied := err; apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		err = b.writeEach(ctx, &have, set.Source, before, wanted, failed)

@@ -76,10 +76,11 @@ func (d *decider) heirs() (heirs []*slot) {
 
 // takeOver gives a deleted gate's record to the first heir with the same taint that has
 // not taken over another. The taint stays even if the new gate uses it in the other role
-// (taint or recloseTaint).
+// (taint or recloseTaint). An open record does not open a gate whose taint is on the node:
+// the heir then adopts the taint.
 func (d *decider) takeOver(orphan *slot, heirs []*slot) {
 	for _, s := range heirs {
-		if s.before != nil {
+		if s.before != nil || !orphan.before.tainted() && d.carriesOwn(s.gate) {
 			continue
 		}
 		if reclosed, own := s.gate.role(orphan.before); own {

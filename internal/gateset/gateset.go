@@ -168,7 +168,7 @@ func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.Nod
 
 // addKeys adds the taint keys of a gate. Nodes may have its taints even if it is not in force,
 // for example because it has become invalid. But a gate that may not use a key does not make
-// other gates ignore the taints of that key, which belong to somebody else.
+// other gates ignore the taints of that key, which belong to other programs.
 func (s *Set) addKeys(name string, policy gate.KeyPolicy) {
 	spec := &s.Declared[name].Spec
 	switch {
