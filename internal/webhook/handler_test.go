@@ -93,6 +93,8 @@ func TestNodes(t *testing.T) {
 	a := `"gate.nodegate.dev/a":` + quoted(recordA)
 	many := strings.Repeat(`{"key":"x","effect":"NoSchedule"},`, maxTaints) + `{"key":"y","effect":"NoSchedule"}`
 	full := `"big":"` + strings.Repeat("x", maxAnnotationsBytes-10) + `"`
+	gpu := strings.NewReplacer("example.com/a", "example.com/gpu", "gate.nodegate.dev/a", "gate.nodegate.dev/gpu").Replace(a)
+	labelled := `"labels":{` + numbered(20_000) + `"pool":"gpu"}`
 	for name, test := range map[string]struct{ object, want string }{
 		"bare":                       {`{"metadata":{}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
 		"nulls":                      {`{"metadata":{"annotations":null},"spec":{"taints":null}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
@@ -100,6 +102,11 @@ func TestNodes(t *testing.T) {
 		"a wrong value":              {`{"metadata":{},"spec":{"taints":[{"key":"example.com/a","value":"x","effect":"NoSchedule"}]}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","value":"x","effect":"NoSchedule"}]}}`},
 		"already closed":             {`{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
 		"records in the request":     {`{"metadata":{"annotations":{"gate.nodegate.dev/a":"x","gate.nodegate.dev/gpu":"x","gate.nodegate.dev/z":"x"}},"spec":{}}`, `{"metadata":{"annotations":{` + a + `,"gate.nodegate.dev/z":"x"}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"many labels":                {`{"metadata":{` + labelled + `,"annotations":{"gate.nodegate.dev/a":"x"}},"spec":{}}`, `{"metadata":{` + labelled + `,"annotations":{` + a + `,` + gpu + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"},{"key":"example.com/gpu","effect":"NoSchedule"}]}}`},
+		"a label twice":              {`{"metadata":{"labels":{"pool":"gpu","pool":"x"}},"spec":{}}`, `{"metadata":{"labels":{"pool":"x"},"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"a label with a colon":       {`{"metadata":{"labels":{"pool:x":"gpu","x\\\"pool\":":"gpu"}},"spec":{}}`, `{"metadata":{"labels":{"pool:x":"gpu","x\\\"pool\":":"gpu"},"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"an escaped label":           {`{"metadata":{"labels":{"p\u006fol" : "\u0067pu"}},"spec":{}}`, `{"metadata":{"labels":{"pool":"gpu"},"annotations":{` + a + `,` + gpu + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"},{"key":"example.com/gpu","effect":"NoSchedule"}]}}`},
+		"opted out, many labels":     {`{"metadata":{"labels":{` + numbered(20_000) + `"node-restriction.kubernetes.io/nodegate-opt-out":"true"},"annotations":{"gate.nodegate.dev/a":"x"}}}`, `{"metadata":{"labels":{` + numbered(20_000) + `"node-restriction.kubernetes.io/nodegate-opt-out":"true"},"annotations":{}}}`},
 		"JSON in the boot ID":        {`{"metadata":{},"status":{"nodeInfo":{"bootID":"x\",\"state\":\"Open"}}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]},"status":{"nodeInfo":{"bootID":"x\",\"state\":\"Open"}}}`},
 		"no space for a record":      {`{"metadata":{"annotations":{` + full + `}},"spec":{}}`, `{"metadata":{"annotations":{` + full + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
 		"no space, a forged record":  {`{"metadata":{"annotations":{` + full + `,"gate.nodegate.dev/a":"x"}},"spec":{}}`, `{"metadata":{"annotations":{` + full + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
@@ -122,6 +129,15 @@ func TestNodes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// numbered returns fields of a JSON object, each with a comma.
+func numbered(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%q:\"\",", fmt.Sprintf("%x", i))
+	}
+	return b.String()
 }
 
 // Requests that do not create a Node are allowed without a patch.
@@ -162,6 +178,14 @@ func TestNoQuestion(t *testing.T) {
 		"another kind":    {`{"kind":"Node","apiVersion":"v1"}`, http.StatusBadRequest},
 		"another version": {strings.Replace(review("{}"), "k8s.io/v1", "k8s.io/v1beta1", 1), http.StatusBadRequest},
 		"no request":      {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`, http.StatusBadRequest},
+		"a list":          {"[]", http.StatusBadRequest},
+		"two values":      {review("{}") + "{}", http.StatusBadRequest},
+		"unfinished":      {strings.TrimSuffix(review("{}"), "}"), http.StatusBadRequest},
+		"no value":        {`{"kind"}`, http.StatusBadRequest},
+		"half a name":     {`{"kind\`, http.StatusBadRequest},
+		"an invalid name": {`{"kin\x":1}`, http.StatusBadRequest},
+		"a wrong type":    {strings.Replace(review("{}"), `"n"`, "1", 1), http.StatusBadRequest},
+		"a null request":  {`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":null}`, http.StatusBadRequest},
 		"no UID":          {strings.Replace(review("{}"), `"uid":"u",`, "", 1), http.StatusBadRequest},
 		"too large":       {review(`{"metadata":{"annotations":{"x":"` + strings.Repeat("x", maxRequest) + `"}}}`), http.StatusRequestEntityTooLarge},
 	} {

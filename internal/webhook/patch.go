@@ -47,7 +47,10 @@ func patch(gates []gate.Gate, raw []byte) ([]operation, error) {
 	if n.Metadata == nil {
 		return nil, errors.New("reading the Node: it has no metadata")
 	}
-	facts := n.facts()
+	facts, err := n.facts(gates)
+	if err != nil {
+		return nil, fmt.Errorf("reading the Node's labels: %w", err)
+	}
 	if n.Spec != nil && n.Spec.Taints.tooMany {
 		gates = selectingNothing(gates)
 	}
@@ -59,9 +62,10 @@ func patch(gates []gate.Gate, raw []byte) ([]operation, error) {
 	return append(operations, taintOperations(facts.Taints, d.Taints)...), nil
 }
 
-// facts returns the facts that a decision at birth reads.
-func (n *node) facts() gate.Node {
-	facts := gate.Node{Labels: labels.Set(n.Metadata.Labels), HasAnnotations: len(n.Metadata.Annotations) > 0}
+// facts returns the facts that the gates' decision at birth reads.
+func (n *node) facts(gates []gate.Gate) (gate.Node, error) {
+	read, err := n.labels(gates)
+	facts := gate.Node{Labels: read, HasAnnotations: len(n.Metadata.Annotations) > 0}
 	if n.Spec != nil {
 		facts.Taints = n.Spec.Taints.list
 	}
@@ -76,7 +80,7 @@ func (n *node) facts() gate.Node {
 			facts.Records[name] = value
 		}
 	}
-	return facts
+	return facts, err
 }
 
 // selectingNothing returns gates that select no node, so that their records are removed

@@ -12,37 +12,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json" // field names are case-sensitive, as in the API server
-)
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-// envelope contains the fields of an AdmissionReview that are used. No others are
-// decoded.
-type envelope struct {
-	APIVersion string   `json:"apiVersion"`
-	Kind       string   `json:"kind"`
-	Request    *request `json:"request"`
-}
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
+)
 
 // request contains the fields of an AdmissionRequest that are used.
 type request struct {
-	UID         types.UID                   `json:"uid"`
-	Name        string                      `json:"name"`
-	Operation   admissionv1.Operation       `json:"operation"`
-	Resource    metav1.GroupVersionResource `json:"resource"`
-	SubResource string                      `json:"subResource"`
-	Object      json.RawMessage             `json:"object"`
+	UID         types.UID
+	Name        string
+	Operation   admissionv1.Operation
+	Resource    metav1.GroupVersionResource
+	SubResource string
+	Object      json.RawMessage
 }
 
-// decode decodes an AdmissionReview and returns its request.
+// decode decodes an AdmissionReview and returns its request, whose Object is a part of
+// body. The API server can nest a Node as deeply as a decoder permits. The review is
+// nested more deeply, so it is decoded field by field.
 func decode(body []byte) (*request, error) {
-	var r envelope
-	if err := utiljson.Unmarshal(body, &r); err != nil {
+	var kind, version string
+	var inner json.RawMessage
+	if err := decodeFields(body, map[string]any{"kind": &kind, "apiVersion": &version, "request": &inner}); err != nil {
 		return nil, fmt.Errorf("reading the request: %w", err)
 	}
-	if r.Kind != "AdmissionReview" || r.APIVersion != admissionv1.SchemeGroupVersion.String() || r.Request == nil || r.Request.UID == "" {
-		return nil, fmt.Errorf("the request is not an AdmissionReview of %s that has a request with a UID", admissionv1.SchemeGroupVersion)
+	if kind != "AdmissionReview" || version != admissionv1.SchemeGroupVersion.String() {
+		return nil, fmt.Errorf("the request is not an AdmissionReview of %s", admissionv1.SchemeGroupVersion)
 	}
-	return r.Request, nil
+	var r request
+	if err := decodeFields(inner, map[string]any{
+		"uid": &r.UID, "name": &r.Name, "operation": &r.Operation,
+		"resource": &r.Resource, "subResource": &r.SubResource, "object": &r.Object,
+	}); err != nil {
+		return nil, fmt.Errorf("reading the request of the AdmissionReview: %w", err)
+	}
+	if r.UID == "" {
+		return nil, errors.New("the request of the AdmissionReview has no UID")
+	}
+	return &r, nil
 }
 
 func (r *request) createsNode() bool {
@@ -53,7 +61,7 @@ func (r *request) createsNode() bool {
 // node contains the fields of a Node that matter at birth.
 type node struct {
 	Metadata *struct {
-		Labels      nodeLabels      `json:"labels"`
+		Labels      json.RawMessage `json:"labels"` // see node.labels
 		Annotations nodeAnnotations `json:"annotations"`
 	} `json:"metadata"`
 	Spec *struct {
@@ -66,30 +74,45 @@ type node struct {
 	} `json:"status"`
 }
 
-// Limits of the lists, checked before decoding: the smallest entry has three bytes of
-// JSON, but needs more than fifty bytes of memory.
-const (
-	maxLabels = 16 << 10
-	// maxAnnotationEntries is more than the API server accepts, which limits names and
-	// values to 256 KiB in total.
-	maxAnnotationEntries = 100_000
-)
-
-var (
-	errLabels      = fmt.Errorf("the Node has more than %d labels", maxLabels)
-	errAnnotations = errors.New("the Node has more annotations than the API server accepts")
-)
-
-type nodeLabels labels.Set
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (l *nodeLabels) UnmarshalJSON(raw []byte) error {
-	if entries(raw) > maxLabels {
-		return errLabels
+// labels returns the labels that the gates read. No others are decoded: a Node can have
+// any number of them, and their JSON is short compared with the memory that they need.
+func (n *node) labels(gates []gate.Gate) (labels.Set, error) {
+	raw := n.Metadata.Labels
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
 	}
-	*l = nil // if the field occurs twice, the last one counts
-	return utiljson.Unmarshal(raw, (*map[string]string)(l))
+	read, set := labelKeys(gates), labels.Set{}
+	return set, fields(raw, func(key, text []byte) error {
+		if !read[string(key)] {
+			return nil
+		}
+		var value string
+		if err := utiljson.Unmarshal(text, &value); err != nil {
+			return fmt.Errorf("reading label %s: %w", key, err)
+		}
+		set[string(key)] = value // if the key occurs twice, the last one counts
+		return nil
+	})
 }
+
+// labelKeys returns the keys of all labels on which the gates' decision at birth depends.
+func labelKeys(gates []gate.Gate) map[string]bool {
+	keys := map[string]bool{v1alpha1.OptOutLabel: true, v1alpha1.PlainOptOutLabel: true}
+	for i := range gates {
+		requirements, _ := gates[i].Selector.Requirements()
+		for _, r := range requirements {
+			keys[r.Key()] = true
+		}
+	}
+	return keys
+}
+
+// maxAnnotationEntries is more than the API server accepts, which limits names and values
+// to 256 KiB in total. It is checked before decoding: the shortest entry has seven bytes
+// of JSON, but needs more than fifty bytes of memory.
+const maxAnnotationEntries = 100_000
+
+var errAnnotations = errors.New("the Node has more annotations than the API server accepts")
 
 type nodeAnnotations map[string]string
 
@@ -98,11 +121,12 @@ func (a *nodeAnnotations) UnmarshalJSON(raw []byte) error {
 	if entries(raw) > maxAnnotationEntries {
 		return errAnnotations
 	}
-	*a = nil
+	*a = nil // if the field occurs twice, the last one counts
 	return utiljson.Unmarshal(raw, (*map[string]string)(a))
 }
 
-// nodeTaints are a Node's taints. If there are too many, the list is empty.
+// nodeTaints are a Node's taints. If there are too many, the list is empty. They are
+// counted before they are decoded, as annotations are.
 type nodeTaints struct {
 	list    []corev1.Taint
 	tooMany bool
@@ -115,25 +139,4 @@ func (t *nodeTaints) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 	return utiljson.Unmarshal(raw, &t.list)
-}
-
-// entries returns the number of entries of an array or object, which must be valid JSON.
-func entries(raw []byte) int {
-	n, depth, quoted := 1, 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-		case c == '}' || c == ']':
-			depth--
-		case c == ',' && depth == 1:
-			n++
-		}
-	}
-	return n
 }
