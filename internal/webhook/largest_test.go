@@ -4,6 +4,7 @@ package webhook
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +30,14 @@ func TestLargestNodes(t *testing.T) {
 	}
 	h := &Handler{Gates: known(twoGates...), Log: testr.New(t)}
 	for name, change := range map[string]func(*corev1.Node){
+		"characters that JSON escapes": func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Message: strings.Repeat("<", largest-1024)}}
+		},
+		"runtime handlers": func(n *corev1.Node) {
+			n.Status.RuntimeHandlers = slices.Repeat([]corev1.NodeRuntimeHandler{{
+				Features: &corev1.NodeRuntimeHandlerFeatures{RecursiveReadOnlyMounts: new(bool), UserNamespaces: new(bool)},
+			}}, (largest-1024)/10) // each has ten bytes
+		},
 		"labels": func(n *corev1.Node) { n.Labels = labels },
 		// The Node is nested as deeply as encoding/json permits, and the request more deeply.
 		"nested field ownership": func(n *corev1.Node) {

@@ -15,11 +15,14 @@ import (
 // Limits of the memory that all clients together can make the webhook use. An API server
 // sends one request of about ten kilobytes for each Node that is being created.
 const (
-	// maxRequest limits the bytes of a request. The API server accepts no larger object.
-	maxRequest = 3 << 20
+	// maxRequest limits the bytes of a request. etcd accepts Nodes of 1.5 MiB by default,
+	// as Protobuf. In JSON, they are up to eight times as large: in a list of runtime
+	// handlers, or six times if all characters are escaped. The other fields of a request
+	// have less than 1 MiB.
+	maxRequest = 8*(3<<19) + 1<<20
 	// maxBytes limits the total size of the requests that are being read and answered,
 	// and maxLarge that of the large requests, so that they cannot block all others.
-	maxBytes, maxLarge = 24 << 20, 12 << 20
+	maxBytes, maxLarge = 28 << 20, 16 << 20
 	// large is a size in bytes that no request for a real Node exceeds.
 	large = 256 << 10
 	// leastRequest is the minimum size for which a request counts.
