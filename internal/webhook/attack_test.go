@@ -21,6 +21,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/testcluster/freeport"
 )
 
@@ -179,7 +180,10 @@ func TestDecodingIsBounded(t *testing.T) {
 	} {
 		bounded(name, body, 4*size)
 	}
-	bounded("as many annotations", review(`{"metadata":{"annotations":{`+entries(maxAnnotationEntries)+`}}}`), 4*maxRequest)
+	many := entries(maxAnnotationEntries)
+	bounded("as many annotations", review(`{"metadata":{"annotations":{`+many+`}}}`), 4*maxRequest)
+	forged := strings.ReplaceAll(many, `,"`, `,"`+v1alpha1.RecordAnnotationPrefix)
+	bounded("forged records", review(`{"metadata":{"annotations":{`+forged+`}}}`), 4*maxRequest)
 }
 
 // Requests whose headers never end are aborted. Meanwhile, other requests are answered.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -101,7 +102,7 @@ func TestNodes(t *testing.T) {
 		"foreign and unknown fields": {`{"new":1,"metadata":{"annotations":{"b":"c"},"new":[2]},"spec":{"new":{},"taints":[{"key":"x","effect":"NoExecute","timeAdded":"2026-01-01T00:00:00Z","new":3}]}}`, `{"new":1,"metadata":{"annotations":{"b":"c",` + a + `},"new":[2]},"spec":{"new":{},"taints":[{"key":"x","effect":"NoExecute","timeAdded":"2026-01-01T00:00:00Z","new":3},{"key":"example.com/a","effect":"NoSchedule"}]}}`},
 		"a wrong value":              {`{"metadata":{},"spec":{"taints":[{"key":"example.com/a","value":"x","effect":"NoSchedule"}]}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","value":"x","effect":"NoSchedule"}]}}`},
 		"already closed":             {`{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
-		"records in the request":     {`{"metadata":{"annotations":{"gate.nodegate.dev/a":"x","gate.nodegate.dev/gpu":"x","gate.nodegate.dev/z":"x"}},"spec":{}}`, `{"metadata":{"annotations":{` + a + `,"gate.nodegate.dev/z":"x"}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
+		"records in the request":     {`{"metadata":{"annotations":{"gate.nodegate.dev/a":"x","gate.nodegate.dev/gpu":"x","gate.nodegate.dev/z":"x"}},"spec":{}}`, `{"metadata":{"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
 		"many labels":                {`{"metadata":{` + labelled + `,"annotations":{"gate.nodegate.dev/a":"x"}},"spec":{}}`, `{"metadata":{` + labelled + `,"annotations":{` + a + `,` + gpu + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"},{"key":"example.com/gpu","effect":"NoSchedule"}]}}`},
 		"a label twice":              {`{"metadata":{"labels":{"pool":"gpu","pool":"x"}},"spec":{}}`, `{"metadata":{"labels":{"pool":"x"},"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
 		"a label with a colon":       {`{"metadata":{"labels":{"pool:x":"gpu","x\\\"pool\":":"gpu"}},"spec":{}}`, `{"metadata":{"labels":{"pool:x":"gpu","x\\\"pool\":":"gpu"},"annotations":{` + a + `}},"spec":{"taints":[{"key":"example.com/a","effect":"NoSchedule"}]}}`},
@@ -138,6 +139,44 @@ func numbered(n int) string {
 		fmt.Fprintf(&b, "%q:\"\",", fmt.Sprintf("%x", i))
 	}
 	return b.String()
+}
+
+// Records of gates that do not exist, or do not close at creation, are removed, even if no
+// gate selects the Node. Removing thousands takes one operation.
+func TestUnlistedRecords(t *testing.T) {
+	const one, other = `"gate.nodegate.dev/z":"x"`, `"gate.nodegate.dev":"x","override.nodegate.dev/z":"x","b":"c\u003c"`
+	thousands := strings.ReplaceAll(numbered(9000), `"":`, `"x":`)
+	thousands = strings.ReplaceAll(strings.TrimSuffix(thousands, ","), `,"`, `,"gate.nodegate.dev/`)
+	for name, test := range map[string]struct {
+		gates         []gate.Gate
+		present, want string
+	}{
+		"no gate":                {nil, one, ``},
+		"no gate, others":        {nil, one + `,` + other, other},
+		"no selecting gate":      {twoGates[1:], one + `,"gate.nodegate.dev/gpu":"x",` + other, other},
+		"no gate, thousands":     {nil, thousands + `,` + other, other + `,"0":""`},
+		"thousands and a record": {twoGates[:1], thousands + `,` + other, other + `,"0":"","gate.nodegate.dev/a":` + strconv.Quote(recordA)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := &Handler{Gates: known(test.gates...), Log: testr.New(t)}
+			object := `{"metadata":{"annotations":{` + test.present + `}},"spec":{}}`
+			response := answered(t, ask(t, h, review(object)))
+			var got corev1.Node
+			if err := json.Unmarshal([]byte(apply(t, object, response)), &got); err != nil {
+				t.Fatal(err)
+			}
+			var want map[string]string
+			if err := json.Unmarshal([]byte(`{`+test.want+`}`), &want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got.Annotations); diff != "" {
+				t.Errorf("(-want +got):\n%.2000s", diff)
+			}
+			if len(response.Patch) > 1000 {
+				t.Errorf("the patch has %d bytes", len(response.Patch))
+			}
+		})
+	}
 }
 
 // Requests that do not create a Node are allowed without a patch.

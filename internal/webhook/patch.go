@@ -27,8 +27,16 @@ const (
 	maxTaints           = 1024
 )
 
+// maxRecordChanges is the largest number of annotations that are added and removed one by
+// one. If more change, such as many forged records, all annotations are replaced at once:
+// the size of the patch then depends on those that are kept, and not on those removed.
+const maxRecordChanges = 512
+
 // bootID matches the boot IDs that a record may contain.
 var bootID = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
+
+// annotationsPath is the JSON pointer of a Node's annotations.
+const annotationsPath = "/metadata/annotations"
 
 // operation is an operation of a JSON Patch.
 type operation struct {
@@ -55,7 +63,8 @@ func patch(gates []gate.Gate, raw []byte) ([]operation, error) {
 		gates = selectingNothing(gates)
 	}
 	d := gate.Birth(gates, facts)
-	operations := recordOperations(n.Metadata.Annotations, d.Records)
+	changes := recordChanges(n.Metadata.Annotations, facts.Records, d.Records)
+	operations := recordOperations(n.Metadata.Annotations, changes)
 	if n.Spec == nil && len(d.Taints) > 0 {
 		operations = append(operations, operation{"add", "/spec", map[string]any{}})
 	}
@@ -72,12 +81,13 @@ func (n *node) facts(gates []gate.Gate) (gate.Node, error) {
 	if id := n.Status.NodeInfo.BootID; bootID.MatchString(id) {
 		facts.BootID = id
 	}
-	for key, value := range n.Metadata.Annotations {
-		if name, ok := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); ok {
+	for i := range gates {
+		name := gates[i].Name
+		if raw, ok := n.Metadata.Annotations[v1alpha1.RecordAnnotationPrefix+name]; ok {
 			if facts.Records == nil {
 				facts.Records = make(map[string]string)
 			}
-			facts.Records[name] = value
+			facts.Records[name] = raw
 		}
 	}
 	return facts, err
@@ -93,34 +103,73 @@ func selectingNothing(gates []gate.Gate) []gate.Gate {
 	return gates
 }
 
-// recordOperations returns the operations that add all records or, if they do not fit
-// next to the other annotations, none. Records in the request that are not overwritten
-// are removed.
-func recordOperations(present, records map[string]string) []operation {
-	var operations []operation
-	fit, empty := fits(present, records), len(present) == 0
-	for _, name := range slices.Sorted(maps.Keys(records)) {
-		key, raw := v1alpha1.RecordAnnotationPrefix+name, records[name]
-		path := "/metadata/annotations/" + escape(key)
-		if raw != "" && fit {
-			if empty {
-				empty = false
-				operations = append(operations, operation{"add", "/metadata/annotations", map[string]any{}})
+// recordChanges returns the annotations that change, and their new values. An empty one
+// means that the annotation is removed. All records are added or, if they do not fit next
+// to the other annotations, none. Of the records in the request, sent contains those of
+// the given gates, and only those of them that are not in records remain. Records of
+// other gates are removed, because a gate with the same taint would take them over.
+func recordChanges(present, sent, records map[string]string) map[string]string {
+	changes := make(map[string]string)
+	for key := range present {
+		if name, isRecord := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); isRecord && !remains(name, sent, records) {
+			changes[key] = ""
+		}
+	}
+	if fits(present, sent, records) {
+		for name, raw := range records {
+			if raw != "" {
+				changes[v1alpha1.RecordAnnotationPrefix+name] = raw
 			}
+		}
+	}
+	return changes
+}
+
+// remains reports whether a record in the request does not change.
+func remains(name string, sent, records map[string]string) bool {
+	_, known := sent[name]
+	_, changes := records[name]
+	return known && !changes
+}
+
+// recordOperations returns the operations that change the annotations.
+func recordOperations(present, changes map[string]string) []operation {
+	if len(changes) > maxRecordChanges {
+		return []operation{{"add", annotationsPath, changed(present, changes)}}
+	}
+	var operations []operation
+	if len(present) == 0 && len(changes) > 0 {
+		operations = append(operations, operation{"add", annotationsPath, map[string]any{}})
+	}
+	for _, key := range slices.Sorted(maps.Keys(changes)) {
+		path := annotationsPath + "/" + escape(key)
+		if raw := changes[key]; raw != "" {
 			operations = append(operations, operation{"add", path, raw})
-		} else if _, ok := present[key]; ok {
+		} else {
 			operations = append(operations, operation{Op: "remove", Path: path})
 		}
 	}
 	return operations
 }
 
-func fits(annotations, records map[string]string) bool {
+// changed returns the annotations after the changes.
+func changed(present, changes map[string]string) map[string]string {
+	after := make(map[string]string)
+	maps.Copy(after, present)
+	for key, raw := range changes {
+		if after[key] = raw; raw == "" {
+			delete(after, key)
+		}
+	}
+	return after
+}
+
+// fits reports whether the records fit next to the annotations that remain.
+func fits(present, sent, records map[string]string) bool {
 	count, size := 0, 0
 	add := func(key, value string) { count, size = count+1, size+len(key)+len(value) }
-	for key, value := range annotations {
-		name, isRecord := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix)
-		if _, replaced := records[name]; !isRecord || !replaced {
+	for key, value := range present {
+		if name, isRecord := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); !isRecord || remains(name, sent, records) {
 			add(key, value)
 		}
 	}
