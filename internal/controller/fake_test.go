@@ -316,6 +316,13 @@ func (w *world) Refresh(_ context.Context, node string) error {
 // synctest bubble.
 func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
 	w.t.Helper()
+	end := w.startWithCause(log, funcs)
+	return func() { end(nil) }
+}
+
+// startWithCause is like start. The controller's context ends with the cause that is passed to stop.
+func (w *world) startWithCause(log logr.Logger, funcs interceptor.Funcs) (stop func(cause error)) {
+	w.t.Helper()
 	var objects []client.Object
 	for _, ng := range w.gates {
 		objects = append(objects, ng.DeepCopy())
@@ -329,7 +336,7 @@ func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
 	if w.tookOver {
 		w.c.takeOver()
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancelCause(context.Background())
 	var running sync.WaitGroup
 	c := w.c // a test may start another controller before it stops this one
 	running.Go(func() { c.Follow(ctx) })
@@ -337,12 +344,14 @@ func (w *world) start(log logr.Logger, funcs interceptor.Funcs) (stop func()) {
 	w.ended = ended
 	running.Go(func() { ended <- c.Start(ctx) })
 	c.GatesChanged()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		running.Wait()
-		c.queue.ShutDown()
-	})
-	return stop
+	var once sync.Once
+	return func(cause error) {
+		once.Do(func() {
+			cancel(cause)
+			running.Wait()
+			c.queue.ShutDown()
+		})
+	}
 }
 
 func (w *world) applier() write.Applier {

@@ -30,14 +30,13 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.leading.Store(true)
 	defer c.leading.Store(false)
 	c.responses = responses{}
-	ctx, giveUp := context.WithCancelCause(ctx)
-	defer giveUp(nil)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	var running sync.WaitGroup
 	workers := make([]workerState, c.options.Workers)
 	for i := range workers {
 		running.Go(func() { c.work(ctx, &workers[i]) })
 	}
-	running.Go(func() { c.watchdog(ctx, workers, giveUp) })
 	running.Go(func() { c.resync.Run(ctx) })
 	running.Go(func() { c.runBudget(ctx) })
 	running.Go(func() { c.newReporter().run(ctx, c.counted, c.birth.AllProved(), c.permissions.reviewed) })
@@ -50,11 +49,10 @@ func (c *Controller) Start(ctx context.Context) error {
 	running.Go(func() { c.bypass.Run(ctx) })
 	running.Go(func() { c.events.Run(ctx) })
 	c.resyncAll()
-	<-ctx.Done()
-	c.queue.ShutDown()
-	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
+	if err := c.watchdog(ctx, workers); err != nil {
 		return err
 	}
+	c.queue.ShutDown()
 	running.Wait()
 	return nil
 }

@@ -53,23 +53,23 @@ func (w *workerState) stuck() bool {
 	return w.unchanged >= stuckChecks
 }
 
-// watchdog calls giveUp with the cause if a worker is stuck, or if writes no longer
-// receive a response.
-func (c *Controller) watchdog(ctx context.Context, workers []workerState, giveUp func(error)) {
+// watchdog returns nil when the context ends, for any cause, and an error as soon as a worker is
+// stuck, or writes no longer receive a response.
+func (c *Controller) watchdog(ctx context.Context, workers []workerState) error {
 	ticker := c.clock.NewTicker(watchdogInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-ticker.C():
 		}
 		if err := c.responses.check(c.clock.Now()); err != nil && c.options.GiveUpLease {
-			giveUp(err)
+			return err
 		}
 		for i := range workers {
 			if workers[i].stuck() {
-				giveUp(fmt.Errorf("a worker has been stuck at node %s for %s", workers[i].node.Load(), stuckChecks*watchdogInterval))
+				return fmt.Errorf("a worker has been stuck at node %s for %s", workers[i].node.Load(), stuckChecks*watchdogInterval)
 			}
 		}
 	}

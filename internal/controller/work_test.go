@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,23 @@ func TestStopFinishesWhatIsInHand(t *testing.T) {
 		}
 		if n := w.written() - before; n != 16 {
 			t.Errorf("%d writes were completed after the stop, want the 16 in progress", n)
+		}
+	})
+}
+
+// The same holds if the context ends with a cause, as that of a signal does.
+func TestStopWithACause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClosedWorld(t, 1)
+		w.writes(func(string) error { <-time.After(time.Second); return nil })
+		stop := w.startWithCause(logr.Discard(), interceptor.Funcs{})
+		defer stop(nil)
+		controllertest.Pass(500 * time.Millisecond)
+		stop(errors.New("terminated signal received"))
+		n := w.written()
+		controllertest.Pass(time.Second) // for a write that was abandoned
+		if err := w.hasEnded(); err != nil || n != 1 {
+			t.Errorf("Start has returned %v after %d writes, want the one in progress to be completed", err, n)
 		}
 	})
 }
