@@ -88,8 +88,8 @@ func ended(ctx context.Context, err error) error {
 }
 
 // live is the part of the demo in the running cluster.
-func (d *demo) live(ctx context.Context) (err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (d *demo) live(interrupted context.Context) (err error) {
+	ctx, cancel := context.WithCancelCause(interrupted)
 	defer func() { err = errors.Join(err, d.stop(cancel)) }()
 	go func() {
 		select {
@@ -108,8 +108,8 @@ func (d *demo) live(ctx context.Context) (err error) {
 	if d.keep {
 		d.printUsage()
 		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
-			return cause
+		if interrupted.Err() == nil {
+			return context.Cause(ctx)
 		}
 	}
 	if !result.pass() {

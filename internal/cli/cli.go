@@ -30,6 +30,12 @@ var errNo = errors.New("the answer is no")
 
 // Execute runs 'kubectl gate' with these arguments and returns its exit status.
 func Execute(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
+	// An interrupted request returns the cause of the context's end. That of a signal need not be
+	// context.Canceled.
+	interrupted := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(interrupted))
+	defer cancel()
+	defer context.AfterFunc(interrupted, cancel)()
 	root := newRoot(streams)
 	root.SetArgs(args)
 	switch err := root.ExecuteContext(ctx); {

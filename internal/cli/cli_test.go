@@ -142,6 +142,23 @@ func TestDescribeRequestError(t *testing.T) {
 	}
 }
 
+// A signal ends the context with a cause. It interrupts a request, which does not mean that the API
+// server cannot be reached.
+func TestInterruptedRequest(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		cancel(errors.New("interrupt signal received"))
+		<-r.Context().Done()
+	}))
+	defer server.Close()
+	var errs bytes.Buffer
+	status := Execute(ctx, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &bytes.Buffer{}, ErrOut: &errs}, []string{"why", "n1", "--server", server.URL})
+	if status != exitError || !strings.HasPrefix(errs.String(), "error: interrupted: ") {
+		t.Errorf("exit status %d:\n%s", status, &errs)
+	}
+}
+
 // Joined errors are printed as one line, separated by semicolons.
 func TestOneLine(t *testing.T) {
 	err := errors.Join(errors.New("one:\n  two"), errors.New("a \x1b[2J"))

@@ -26,7 +26,7 @@ func Main(name string, run func(ctx context.Context, args []string) error) {
 	switch {
 	case err == nil || errors.Is(err, flag.ErrHelp):
 		os.Exit(0)
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))):
 		fmt.Fprintln(os.Stderr, name+": interrupted")
 		os.Exit(130)
 	}

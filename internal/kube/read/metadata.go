@@ -4,7 +4,6 @@ package read
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -58,13 +57,13 @@ func (r *Reader) NodeMetadata(ctx context.Context, s NodeSelection) ([]*gate.Nod
 // the request. All other errors are passed to onError, which may be called at any time,
 // and retried.
 func (r *Reader) WatchNodeMetadata(ctx context.Context, s NodeSelection, changed func(nodes map[string]*gate.Node, name string) (enough bool), onError func(error)) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	watching, reject := context.WithCancelCause(ctx)
+	defer reject(nil)
 	checkError := func(err error) error {
 		switch {
-		case err == nil, ctx.Err() != nil:
+		case err == nil, watching.Err() != nil:
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err):
-			cancel(fmt.Errorf("watching nodes: %w", err))
+			reject(fmt.Errorf("watching nodes: %w", err))
 		default:
 			onError(err)
 		}
@@ -95,11 +94,11 @@ func (r *Reader) WatchNodeMetadata(ctx context.Context, s NodeSelection, changed
 		}
 		return changed(nodes, name), nil
 	}
-	_, err := watchtools.UntilWithSync(ctx, r.watcher(s, checkError), &metav1.PartialObjectMetadata{}, onSync, onEvent)
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
-	}
-	if err != nil && ctx.Err() != nil {
+	_, err := watchtools.UntilWithSync(watching, r.watcher(s, checkError), &metav1.PartialObjectMetadata{}, onSync, onEvent)
+	switch {
+	case ctx.Err() == nil && watching.Err() != nil:
+		return context.Cause(watching)
+	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	}
 	return err

@@ -113,3 +113,21 @@ func TestWatchNodeMetadataRetries(t *testing.T) {
 		t.Errorf("%d reported failures, want 2", len(failures))
 	}
 }
+
+// The context's error is returned, and not the cause with which a signal ends it.
+func TestWatchNodeMetadataIsInterrupted(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		cancel(errors.New("interrupt signal received"))
+		w.WriteHeader(http.StatusInternalServerError)
+	}))
+	defer api.Close()
+	r, err := NewReader(&rest.Config{Host: api.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.WatchNodeMetadata(ctx, NodeSelection{}, func(map[string]*gate.Node, string) bool { return true }, func(error) {})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("WatchNodeMetadata: %v, want %v", err, context.Canceled)
+	}
+}
