@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,7 +31,7 @@ func TestClassify(t *testing.T) {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: code, Message: message}}
 	}
 	for name, c := range map[string]struct {
-		err, want error // nil: none of the kinds, so that the same patch is retried
+		err, want error // nil: an answer of none of the kinds; the same patch is retried
 	}{
 		"a test of the patch failed": {generic(http.StatusUnprocessableEntity, "testing value /metadata/uid failed: test failed"), ErrConflict},
 		"a path does not exist":      {generic(http.StatusUnprocessableEntity, "replace operation does not apply: doc is missing path"), ErrConflict},
@@ -47,14 +49,19 @@ func TestClassify(t *testing.T) {
 		"too large for etcd":         {apierrors.NewInternalError(errors.New("etcdserver: request is too large")), ErrRejected},
 		"internal error":             {apierrors.NewInternalError(errors.New("etcd")), nil},
 		"a webhook does not respond": {apierrors.NewInternalError(errors.New(`failed calling webhook "w"`)), nil},
-		"no response":                {context.DeadlineExceeded, nil},
+		"unavailable":                {apierrors.NewServiceUnavailable("starting"), nil},
+		"expired credentials":        {apierrors.NewUnauthorized("expired"), nil},
+		"timeout in the API server":  {apierrors.NewTimeoutError("etcd", 1), ErrUnanswered},
+		"timeout in a proxy":         {generic(http.StatusGatewayTimeout, "<html>"), ErrUnanswered},
+		"no response":                {context.DeadlineExceeded, ErrUnanswered},
+		"no connection":              {&url.Error{Op: "Patch", URL: "https://example.com", Err: syscall.ECONNREFUSED}, ErrUnanswered},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := classify(fmt.Errorf("patching: %w", c.err))
 			if !errors.Is(got, c.err) {
 				t.Errorf("%v does not wrap %v", got, c.err)
 			}
-			for _, kind := range []error{ErrConflict, ErrGone, ErrDenied, ErrRejected} {
+			for _, kind := range []error{ErrConflict, ErrGone, ErrDenied, ErrRejected, ErrUnanswered, ErrUnsent} {
 				want := errors.Is(c.want, kind) || errors.Is(kind, ErrDenied) && errors.Is(c.want, ErrRejected)
 				if is := errors.Is(got, kind); is != want {
 					t.Errorf("errors.Is(%v, %v) is %v, want %v", got, kind, is, want)

@@ -87,5 +87,8 @@ func TestPatchInService(t *testing.T) {
 		if patch, err := Patch(n, &gate.Decision{Taints: []corev1.Taint{outOfService}}); !errors.Is(err, errNotUnreachable) || patch != nil {
 			t.Errorf("%v: patch %s, %v", conditions, patch, err)
 		}
+		if _, err := (&Writer{}).Apply(t.Context(), n, &gate.Decision{Taints: []corev1.Taint{outOfService}}); !errors.Is(err, ErrUnsent) {
+			t.Errorf("%v: Apply returned %v, want %v", conditions, err, ErrUnsent)
+		}
 	}
 }

@@ -26,8 +26,9 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/wire"
 )
 
-// Reasons why a decision was not written. Any other error (such as a timeout, or an API
-// server that is unreachable or overloaded) may be retried.
+// Reasons why a decision was not written, or may not have been. After any other error, such as that
+// of an API server that is overloaded or of a webhook that cannot be called, the write may be
+// retried.
 var (
 	// ErrConflict is returned when the Node has changed since it was read, or another
 	// Node has its name. The caller must read it and decide again.
@@ -43,6 +44,14 @@ var (
 	// lacks the permission, or if an API server that has just started has not yet read the
 	// roles or the parameters of its policies: in these cases, any content is denied.
 	ErrRejected = errors.New("content rejected")
+	// ErrUnanswered is returned when the API server has not answered in time, or could not be
+	// reached. It may have carried out the write. Every status except that of a timeout is an
+	// answer, also 429 and 503: the connection works, and another replica would receive the same
+	// answer. But client-go repeats requests as such answers ask for (Retry-After), until they
+	// may have taken too long.
+	ErrUnanswered = errors.New("no answer from the API server")
+	// ErrUnsent is returned when the decision cannot be written, so that nothing was sent.
+	ErrUnsent = errors.New("nothing was sent to the API server")
 )
 
 // Applier writes decisions.
@@ -50,7 +59,7 @@ type Applier interface {
 	// Apply writes a decision about a node in one patch, and returns the resulting Node,
 	// decoded as far as facts require. If there is nothing to write, it returns nil.
 	// Conditions of the Node are written only if the decision changes nothing else.
-	// Errors wrap ErrConflict, ErrGone or ErrDenied if these apply.
+	// Errors wrap ErrConflict, ErrGone, ErrDenied, ErrUnanswered or ErrUnsent if these apply.
 	Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error)
 }
 
@@ -89,8 +98,11 @@ func (w *Writer) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 		patch, err = ConditionPatch(n, d)
 		subresources = []string{"status"}
 	}
-	if err != nil || patch == nil {
-		return nil, err
+	if err != nil {
+		return nil, wrap(ErrUnsent, err)
+	}
+	if patch == nil {
+		return nil, nil
 	}
 	node, err := w.nodes.Patch(ctx, n.Name, types.JSONPatchType, patch, w.options, subresources...)
 	if err != nil {
@@ -113,6 +125,8 @@ func classify(err error) error {
 		return wrap(ErrConflict, err)
 	case apierrors.IsRequestEntityTooLargeError(err), strings.Contains(err.Error(), tooLarge):
 		return wrap(ErrDenied, wrap(ErrRejected, err))
+	case !isAnswer(err):
+		return wrap(ErrUnanswered, err)
 	case !hasCode(err, http.StatusUnprocessableEntity):
 		return err
 	case outdated(err):
@@ -132,6 +146,13 @@ const tooLarge = "etcdserver: request is too large"
 
 // wrap wraps err in kind.
 func wrap(kind, err error) error { return fmt.Errorf("%w: %w", kind, err) }
+
+// isAnswer reports whether an error is an answer of the API server, which always has a status. A
+// timeout in the API server, or in a proxy, also has one.
+func isAnswer(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && !apierrors.IsTimeout(err)
+}
 
 // outdated reports whether a patch does not apply to the current Node: a test failed, a
 // path does not exist, or a taint that it adds exists. In this case the API server's
