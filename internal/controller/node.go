@@ -16,7 +16,6 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/write"
-	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
 // reconcile evaluates a node and carries out the decision. It returns the time after
@@ -213,9 +212,8 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	}
 	sent := c.clock.Now()
 	node, err := c.writer.Apply(ctx, n, d)
-	outcome := telemetry.PatchOutcome(err)
-	c.metrics.Patched(outcome)
-	c.responses.record(sent, outcome)
+	c.metrics.Patched(err)
+	c.responses.record(sent, c.clock.Now(), err)
 	c.noteConditions(n, d, err)
 	switch {
 	case err == nil && node != nil:

@@ -4,11 +4,13 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/nodegate/nodegate/internal/telemetry"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // The Lease is renewed even if its holder cannot do its work, so no other replica would
@@ -80,34 +82,42 @@ func (c *Controller) watchdog(ctx context.Context, workers []workerState) error 
 // would only take turns.
 const noResponseTimeout = 15 * time.Second
 
-// responses tracks whether patches of nodes receive responses. Times are Unix nanoseconds.
+// responses tracks whether patches of nodes receive responses.
 type responses struct {
-	// received is true when a patch has received a response since this replica became the
-	// leader.
-	received atomic.Bool
-	// failing is the time at which the first patch was sent of those that have received
-	// no response since the last response; 0 if there is none.
-	failing atomic.Int64
+	mu sync.Mutex
+	// last is the time of the last response since this replica became the leader; zero if
+	// there was none.
+	last time.Time
+	// unanswered is the time since which no patch has been answered, although some were sent. It
+	// is zero until a patch fails without a response after the last response.
+	unanswered time.Time
 }
 
-// record records the outcome of a patch that was sent at a time. A rejection is a
-// response.
-func (r *responses) record(sent time.Time, outcome string) {
-	if outcome != telemetry.PatchError {
-		r.received.Store(true)
-		r.failing.Store(0)
-		return
+// record records the outcome of a patch that was sent at a time. Any answer of the API server is
+// a response, also a rejection, or an error of a webhook: it may concern only this node. If
+// nothing could be sent, the outcome does not matter.
+func (r *responses) record(sent, now time.Time, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case errors.Is(err, write.ErrUnsent):
+	case !errors.Is(err, write.ErrUnanswered):
+		r.last, r.unanswered = now, time.Time{}
+	case r.unanswered.IsZero() && sent.Before(r.last):
+		r.unanswered = r.last // other patches have been answered since
+	case r.unanswered.IsZero():
+		r.unanswered = sent
 	}
-	r.failing.CompareAndSwap(0, sent.UnixNano())
 }
 
 // check returns an error if this replica should give up the Lease. A leader whose patches
 // have never received a response continues: its predecessor had the same problem, and the
 // replicas would take turns without success.
 func (r *responses) check(now time.Time) error {
-	failing := r.failing.Load()
-	if since := time.Unix(0, failing); failing != 0 && r.received.Load() && now.Sub(since) >= noResponseTimeout {
-		return fmt.Errorf("no patch of a node has been answered since %s: another replica may be able to write", since.UTC().Format(time.RFC3339))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last.IsZero() || r.unanswered.IsZero() || now.Sub(r.unanswered) < noResponseTimeout {
+		return nil
 	}
-	return nil
+	return fmt.Errorf("no patch of a node has been answered since %s: another replica may be able to write", r.unanswered.UTC().Format(time.RFC3339))
 }

@@ -3,7 +3,6 @@
 package controller
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -93,7 +93,7 @@ func TestStuckWorker(t *testing.T) {
 func TestSlowWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newClosedWorld(t, 2000)
-		w.writes(func(string) error { <-time.After(writeTimeout); return errors.New("no response") })
+		w.writes(func(string) error { <-time.After(writeTimeout); return write.ErrUnanswered })
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
 		defer stop()
 		controllertest.Pass(20 * time.Minute)
@@ -104,8 +104,10 @@ func TestSlowWorkers(t *testing.T) {
 }
 
 func TestLeaderWithoutResponsesGivesUp(t *testing.T) {
-	noResponse := fmt.Errorf("patching node: %w", context.DeadlineExceeded)
+	noResponse := fmt.Errorf("patching node: %w", write.ErrUnanswered)
 	denied := fmt.Errorf("patching node: %w", write.ErrDenied)
+	failed := fmt.Errorf("patching node: %w", apierrors.NewInternalError(errors.New("failed calling webhook")))
+	unsent := fmt.Errorf("patching node: %w", write.ErrUnsent)
 	for name, c := range map[string]struct {
 		alone         bool // without leader election
 		first, second error
@@ -116,6 +118,10 @@ func TestLeaderWithoutResponsesGivesUp(t *testing.T) {
 		"never a response":                     {first: noResponse, second: noResponse},
 		"success, then denied":                 {first: nil, second: denied},
 		"denied, then no response":             {first: denied, second: noResponse, want: true},
+		"success, then a webhook fails":        {first: nil, second: failed},
+		"a webhook fails, then no response":    {first: failed, second: noResponse, want: true},
+		"success, then nothing is sent":        {first: nil, second: unsent},
+		"nothing is sent, then no response":    {first: unsent, second: noResponse},
 		"no response, then success":            {first: noResponse, second: nil},
 		"no response, without leader election": {alone: true, first: nil, second: noResponse},
 	} {
@@ -141,4 +147,36 @@ func TestLeaderWithoutResponsesGivesUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Patches of one node hang, so that each fails long after other nodes' patches have been answered.
+// The process ends only if they are no longer answered.
+func TestOneNodeWithoutResponses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClosedWorld(t, 2)
+		w.giveUpLease = true
+		w.writes(func(node string) error {
+			if node == "n0000" {
+				<-time.After(writeTimeout)
+				return write.ErrUnanswered
+			}
+			return nil
+		})
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		for range 5 * 60 {
+			w.change("n0001", func(n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
+			controllertest.Pass(time.Second)
+			if err := w.hasEnded(); err != nil {
+				t.Fatalf("ended although the last patch was answered a second ago: %v", err)
+			}
+		}
+		controllertest.Pass(noResponseTimeout - time.Second)
+		if err := w.hasEnded(); err != nil {
+			t.Errorf("ended less than %s after the last answer: %v", noResponseTimeout, err)
+		}
+		controllertest.Pass(2*noResponseTimeout + watchdogInterval)
+		if w.hasEnded() == nil {
+			t.Error("did not end without answers")
+		}
+	})
 }

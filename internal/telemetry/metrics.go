@@ -115,7 +115,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // initialize initializes counters to zero. Prometheus would not detect the first increase of
 // a series that starts at one.
 func (m *Metrics) initialize() {
-	for _, outcome := range []string{patchOK, patchConflict, patchGone, patchDenied, PatchError} {
+	for _, outcome := range []string{patchOK, patchConflict, patchGone, patchDenied, patchError} {
 		m.Patches.WithLabelValues(outcome)
 	}
 	for _, outcome := range []string{eventWritten, EventFailed, EventDropped} {
@@ -183,15 +183,15 @@ const (
 	patchConflict = "conflict"
 	patchGone     = "gone"
 	patchDenied   = "denied"
-	PatchError    = "error"
+	patchError    = "error"
 
 	eventWritten = "written"
 	EventFailed  = "failed"
 	EventDropped = "dropped"
 )
 
-// PatchOutcome returns the outcome of a patch.
-func PatchOutcome(err error) string {
+// patchOutcome returns the outcome of a patch.
+func patchOutcome(err error) string {
 	switch {
 	case err == nil:
 		return patchOK
@@ -202,11 +202,11 @@ func PatchOutcome(err error) string {
 	case errors.Is(err, write.ErrDenied):
 		return patchDenied
 	}
-	return PatchError
+	return patchError
 }
 
-// Patched counts a patch by its outcome.
-func (m *Metrics) Patched(outcome string) { m.Patches.WithLabelValues(outcome).Inc() }
+// Patched counts a patch by its outcome, given its error.
+func (m *Metrics) Patched(err error) { m.Patches.WithLabelValues(patchOutcome(err)).Inc() }
 
 // Opened counts an opening, and observes how long the gate had been closed. A negative
 // duration means that it had not been closed.
