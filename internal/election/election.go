@@ -51,9 +51,9 @@ type Options struct {
 	Identity string
 	// Duration is the time after the last renewal for which no other replica may lead. It
 	// must be a whole number of seconds, at least two. The leader renews the Lease four
-	// times in this time, and stops leading if it could not for nine tenths of it. A
-	// candidate reads the Lease at intervals of one to two tenths. Defaults to
-	// DefaultDuration.
+	// times in this time. When nine tenths of it have passed since it sent the last renewal that
+	// succeeded, it stops leading; renewals may therefore take four tenths each. A candidate
+	// reads the Lease at intervals of one to two tenths. Defaults to DefaultDuration.
 	Duration time.Duration
 	// Log receives one line for each transition.
 	Log logr.Logger
@@ -83,7 +83,9 @@ func newElection(lease resourcelock.Interface, watchLease func(context.Context) 
 		return nil, err
 	}
 	return &Election{
-		lock:  &lock{Interface: lease, renewEvery: o.Duration / 4, timeout: deadline(o.Duration), log: o.Log},
+		lock: &lock{
+			Interface: lease, renewEvery: o.Duration / 4, timeout: deadline(o.Duration), leadFor: o.Duration * 9 / 10, log: o.Log,
+		},
 		watch: watchLease, name: o.Name, duration: o.Duration, log: o.Log,
 	}, nil
 }

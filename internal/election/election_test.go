@@ -48,6 +48,8 @@ type connection struct {
 	seen     int
 	// late is a write of the replica that takes effect just before its next one.
 	late bool
+	// slow is the time after which a write is answered that takes effect at once.
+	slow time.Duration
 	// unwatched is true if the replica may not watch the Lease.
 	unwatched bool
 	// broken returns the error of all requests; it is nil while requests are answered.
@@ -69,6 +71,12 @@ func (c *connection) set(broken func(context.Context) error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.broken = broken
+}
+
+func (c *connection) delay(slow time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slow = slow
 }
 
 func (c *connection) request(ctx context.Context, answer func() error) error {
@@ -107,7 +115,9 @@ func (c *connection) Create(ctx context.Context, r resourcelock.LeaderElectionRe
 }
 
 func (c *connection) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return c.request(ctx, func() error {
+	slow := time.Duration(0)
+	err := c.request(ctx, func() error {
+		slow = c.slow
 		if c.late && r.HolderIdentity == "" {
 			c.late = false
 			c.version++
@@ -118,6 +128,15 @@ func (c *connection) Update(ctx context.Context, r resourcelock.LeaderElectionRe
 		c.write(r)
 		return nil
 	})
+	if err != nil || slow == 0 {
+		return err
+	}
+	select {
+	case <-time.After(slow):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (c *connection) write(r resourcelock.LeaderElectionRecord) {
@@ -361,6 +380,42 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
+// The Lease counts from the beginning of the last renewal, not from its answer. A leader therefore
+// stops in time if that renewal was slow.
+func TestTakeoverAfterASlowRenewal(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, _ *replica) {
+		const slow = 1100 * time.Millisecond
+		a.delay(slow)
+		renewals, _ := s.count()
+		for n := renewals; n == renewals; n, _ = s.count() {
+			pass(time.Millisecond)
+		}
+		renewed := time.Now()
+		pass(slow - time.Millisecond)
+		a.set(hangs)
+		for s.last().identity == "a" && time.Since(renewed) < time.Minute {
+			pass(10 * time.Millisecond)
+			if working := s.working(); len(working) > 1 {
+				t.Fatalf("%v are working at the same time, %s after the last renewal", working, time.Since(renewed))
+			}
+		}
+		if last := s.last(); last.identity != "b" || last.at.Sub(renewed) > 3*time.Second {
+			t.Errorf("the last term is %+v, want b to take over within 3s of the last renewal, at %s", last, renewed)
+		}
+	})
+}
+
+// Renewals that always take less than four tenths of the Lease's duration do not end the term.
+func TestSlowRenewals(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, _ *replica) {
+		a.delay(750 * time.Millisecond)
+		pass(time.Minute)
+		if _, n := s.count(); n != 1 {
+			t.Errorf("%d terms, want one", n)
+		}
+	})
+}
+
 // A short outage does not end the term, whichever requests fail.
 func TestHiccup(t *testing.T) {
 	two(t, func(t *testing.T, s *server, a, b *replica) {
@@ -468,7 +523,7 @@ func TestOneLeader(t *testing.T) {
 			all := []*replica{s.start(t, "a"), s.start(t, "b"), s.start(t, "c")}
 			for range 200 {
 				i := rng.IntN(len(all))
-				switch rng.IntN(6) {
+				switch rng.IntN(7) {
 				case 0:
 					all[i].stop()
 					all[i] = s.start(t, all[i].identity)
@@ -476,8 +531,11 @@ func TestOneLeader(t *testing.T) {
 					all[i].set(refused)
 				case 2:
 					all[i].set(hangs)
+				case 3:
+					all[i].delay(time.Duration(rng.IntN(1500)) * time.Millisecond)
 				default:
 					all[i].set(nil)
+					all[i].delay(0)
 				}
 				for range rng.IntN(40) {
 					pass(50 * time.Millisecond)
@@ -488,6 +546,7 @@ func TestOneLeader(t *testing.T) {
 			}
 			for _, r := range all {
 				r.set(nil)
+				r.delay(0)
 			}
 			pass(5 * time.Second)
 			if len(s.working()) != 1 {

@@ -22,9 +22,15 @@ type lock struct {
 	renewEvery time.Duration
 	// timeout limits each request. The elector limits only requests of a leader.
 	timeout time.Duration
+	// leadFor is the time after the beginning of the last renewal for which this replica leads.
+	// The elector's own limit begins with each attempt to renew the Lease, so it is later if the
+	// last renewal was slow.
+	leadFor time.Duration
 	log     logr.Logger
-	// lost is called when another replica is found to hold the Lease that this one held.
-	lost func()
+	// lost is called when another replica is found to hold the Lease that this one held, and by
+	// expiry, when leadFor has passed.
+	lost   func()
+	expiry *time.Timer
 
 	// before is the other replica that last held the Lease, or "" if it was released.
 	before string
@@ -88,11 +94,20 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 		l.renewed = time.Time{}
 		return err
 	}
+	l.extend(began)
 	if l.renewed = began; !l.elected.Load() {
 		l.tookOver = l.before != ""
 		l.elected.Store(true)
 	}
 	return nil
+}
+
+// extend records that a renewal that began at a time has succeeded.
+func (l *lock) extend(began time.Time) {
+	if l.expiry != nil {
+		l.expiry.Stop()
+	}
+	l.expiry = time.AfterFunc(time.Until(began.Add(l.leadFor)), l.lost)
 }
 
 // logFailure logs the first of consecutive failures. Conflicts are no failures: another
