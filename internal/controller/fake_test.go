@@ -61,7 +61,7 @@ type world struct {
 	// compile compiles gates; nil means signal.Compile.
 	compile func(*v1alpha1.NodeGate, string) (gate.Gate, error)
 	// giveUpLease is the option of this name. tookOver makes the controller start as the
-	// successor of a leader that did not release the Lease.
+	// successor of another leader.
 	giveUpLease bool
 	tookOver    bool
 	// unsyncedFeeds and received, if set, implement Unsynced and LastReceived.

@@ -102,8 +102,8 @@ func (r *replica) term(ctx context.Context, c *Controller) error {
 		return c.Start(ctx)
 	}
 	defer r.metrics.StepDown()
-	return r.election.Lead(ctx, func(ctx context.Context, tookOver bool) error {
-		if tookOver {
+	return r.election.Lead(ctx, func(ctx context.Context, first bool) error {
+		if !first {
 			c.takeOver()
 		}
 		return c.Start(ctx)

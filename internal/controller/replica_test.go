@@ -3,13 +3,16 @@
 package controller
 
 import (
+	"maps"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -38,7 +41,8 @@ func TestNextControllerStartsWithTheGates(t *testing.T) {
 	}
 }
 
-// A leader that took over grants no budget while its predecessor may still do so.
+// A leader that took over grants no budget while its predecessor may still do so. Another leader
+// need not wait.
 func TestNoBudgetDirectlyAfterATakeover(t *testing.T) {
 	for _, tookOver := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -56,4 +60,47 @@ func TestNoBudgetDirectlyAfterATakeover(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A leader closes a node and releases the Lease. The next leader observes the closing only after it
+// has begun to lead. Nevertheless, it does not close another node under the same budget. It opens
+// nodes at once.
+func TestBudgetAfterAHandover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", budget("1")))
+		w.add(3, func(i int, n *gate.Node) {
+			isOpen(n, "gate")
+			if i < 2 {
+				delete(n.Labels, "fit")
+			}
+		})
+		before := maps.Clone(w.nodes)
+		stop := w.start(logr.Discard(), interceptor.Funcs{})
+		controllertest.Pass(3 * fleet.SettleInterval)
+		stop()
+		if n := w.closed(); n != 1 {
+			t.Fatalf("the first leader has closed %d nodes, want one", n)
+		}
+		waiting := w.nodes["n0002"]
+		isClosed(&waiting, "gate", v1alpha1.ReasonBirth)
+		w.mu.Lock()
+		w.nodes["n0002"], w.stale, w.tookOver = waiting, before, true
+		delete(w.stale, "n0002")
+		w.mu.Unlock()
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(300 * time.Millisecond)
+		if n := w.closed(); n != 1 {
+			t.Errorf("%d nodes are closed, want one: n0002 opens immediately", n)
+		}
+		w.mu.Lock()
+		w.stale = nil
+		w.mu.Unlock()
+		for _, name := range w.NodeNames() {
+			w.c.NodeChanged(name, gate.Everything())
+		}
+		controllertest.Pass(time.Minute)
+		if n := w.closed(); n != 1 {
+			t.Errorf("%d nodes are closed under a budget of one", n)
+		}
+	})
 }

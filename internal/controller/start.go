@@ -57,10 +57,14 @@ func (c *Controller) Start(ctx context.Context) error {
 	return nil
 }
 
-// takeOver is called before Start if the previous leader did not release the Lease. It
-// may have been paused, and close nodes under a budget until it notices (see
-// fleet.Ledger.Heartbeat), or may complete its work in progress. Until then the number of
-// closed nodes is unknown.
+// takeOver is called before Start unless this is the first leader. For a while, the number of
+// closed nodes is unknown, and no budget is granted:
+//
+//   - What the previous leader wrote last may not have been observed yet, also if it released the
+//     Lease.
+//   - It may have abandoned writes that still take effect.
+//   - It may have been paused, and close nodes under a budget until it notices (see
+//     fleet.Ledger.Heartbeat).
 func (c *Controller) takeOver() {
 	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.SettleInterval)
 }

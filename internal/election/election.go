@@ -102,9 +102,10 @@ func ValidateDuration(d time.Duration) error {
 	return nil
 }
 
-// Work is performed by the leader until the context ends. tookOver is true if the previous
-// leader did not release the Lease: if that leader was paused, it may still act for a while.
-type Work func(ctx context.Context, tookOver bool) error
+// Work is performed by the leader until the context ends. first is true if no process has held the
+// Lease before. Otherwise, what the previous leader has just written may not be observed yet. If it
+// did not release the Lease, because it was paused, killed or disconnected, it may still write.
+type Work func(ctx context.Context, first bool) error
 
 // Lead waits until this replica is elected, performs the work, and releases the Lease when
 // the work has ended. It returns when the context ends, when the Lease is lost, or when the
@@ -115,9 +116,9 @@ func (e *Election) Lead(ctx context.Context, work Work) error {
 	released := make(chan struct{}, 1)
 	go e.watchLease(watching, released)
 	for {
-		led, err := e.stand(ctx, released, func(ctx context.Context, tookOver bool) error {
+		led, err := e.stand(ctx, released, func(ctx context.Context, first bool) error {
 			elected()
-			return work(ctx, tookOver)
+			return work(ctx, first)
 		})
 		if led || err != nil || ctx.Err() != nil {
 			return err
@@ -174,7 +175,7 @@ func (e *Election) lead(ctx, held context.Context, work Work) error {
 	defer cancel()
 	defer context.AfterFunc(held, cancel)()
 	e.log.Info("leading", "tookOver", e.lock.tookOver)
-	err := work(ctx, e.lock.tookOver)
+	err := work(ctx, e.lock.first)
 	if held.Err() != nil {
 		e.log.Info("the lease is lost, standing by")
 	}

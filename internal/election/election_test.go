@@ -37,6 +37,7 @@ type server struct {
 
 type term struct {
 	identity string
+	first    bool
 	tookOver bool
 	at       time.Time
 }
@@ -200,6 +201,7 @@ func (s *server) last() term {
 // replica repeatedly participates in the election until it is stopped.
 type replica struct {
 	*connection
+	lock *lock
 	// ending is the time that the work takes to end.
 	ending time.Duration
 	cancel context.CancelFunc
@@ -217,6 +219,7 @@ func (s *server) start(t *testing.T, identity string, change ...func(*connection
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.lock = e.lock
 	go func() {
 		defer close(r.ended)
 		for ctx.Err() == nil {
@@ -228,10 +231,10 @@ func (s *server) start(t *testing.T, identity string, change ...func(*connection
 	return r
 }
 
-func (r *replica) work(ctx context.Context, tookOver bool) error {
+func (r *replica) work(ctx context.Context, first bool) error {
 	r.mu.Lock()
 	r.leaders = append(r.leaders, r.identity)
-	r.terms = append(r.terms, term{r.identity, tookOver, time.Now()})
+	r.terms = append(r.terms, term{r.identity, first, r.lock.tookOver, time.Now()})
 	r.mu.Unlock()
 	<-ctx.Done()
 	<-time.After(r.ending)
@@ -262,7 +265,7 @@ func two(t *testing.T, test func(t *testing.T, s *server, a, b *replica)) {
 		defer b.stop()
 		defer a.stop()
 		pass(10 * time.Second)
-		if got := s.working(); !slices.Equal(got, []string{"a"}) || s.last().tookOver {
+		if got := s.working(); !slices.Equal(got, []string{"a"}) || !s.last().first || s.last().tookOver {
 			t.Fatalf("%v are working, and the last term is %+v; want a to lead from the beginning", got, s.last())
 		}
 		test(t, s, a, b)
@@ -298,7 +301,7 @@ func TestHandover(t *testing.T) {
 				began := time.Now()
 				a.stop()
 				pass(time.Second)
-				if last := s.last(); last.identity != "b" || last.tookOver || last.at.Sub(began) > within {
+				if last := s.last(); last.identity != "b" || last.first || last.tookOver || last.at.Sub(began) > within {
 					t.Errorf("the last term is %+v, %s after a stopped; want b's within %s, and that the Lease was released", last, last.at.Sub(began), within)
 				}
 			})
@@ -367,7 +370,7 @@ func TestTakeover(t *testing.T) {
 					}
 				}
 				last := s.last()
-				if took := last.at.Sub(began); last.identity != "b" || !last.tookOver || took > 3*time.Second {
+				if took := last.at.Sub(began); last.identity != "b" || last.first || !last.tookOver || took > 3*time.Second {
 					t.Errorf("the last term is %+v, after %s; want b to take over within 3s", last, took)
 				}
 				a.set(nil)
@@ -460,7 +463,7 @@ func TestRestart(t *testing.T) {
 		again := s.start(t, "a")
 		defer again.stop()
 		pass(time.Millisecond)
-		if last := s.last(); !slices.Equal(s.working(), []string{"a"}) || last.tookOver || time.Since(last.at) > time.Second {
+		if last := s.last(); !slices.Equal(s.working(), []string{"a"}) || last.first || last.tookOver || time.Since(last.at) > time.Second {
 			t.Errorf("the last term is %+v, want a new term of a", last)
 		}
 	})

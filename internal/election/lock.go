@@ -32,6 +32,8 @@ type lock struct {
 	lost   func()
 	expiry *time.Timer
 
+	// exists reports whether the Lease has been read, so that a process has held it before.
+	exists bool
 	// before is the other replica that last held the Lease, or "" if it was released.
 	before string
 	// renewed is the time at which the last successful write of the Lease began. It is zero
@@ -39,6 +41,8 @@ type lock struct {
 	renewed time.Time
 	// tookOver reports whether another replica held the Lease when this one acquired it.
 	tookOver bool
+	// first reports whether the Lease did not exist when this replica acquired it.
+	first bool
 	// elected reports whether this replica has acquired the Lease.
 	elected atomic.Bool
 	// failing reports whether the last request failed, which has been logged.
@@ -47,7 +51,8 @@ type lock struct {
 
 // reset prepares the lock for another candidacy.
 func (l *lock) reset(lost func()) {
-	l.lost, l.before, l.renewed, l.tookOver, l.failing = lost, "", time.Time{}, false, false
+	l.lost, l.exists, l.before, l.renewed = lost, false, "", time.Time{}
+	l.first, l.tookOver, l.failing = false, false, false
 	l.elected.Store(false)
 }
 
@@ -59,7 +64,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	if l.logFailure(err); err != nil {
 		return nil, nil, err
 	}
-	if record.HolderIdentity != l.Identity() {
+	if l.exists = true; record.HolderIdentity != l.Identity() {
 		l.before = record.HolderIdentity
 		if l.elected.Load() {
 			l.lost() // immediately: the elector would try to reacquire it for some time
@@ -96,7 +101,7 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 	}
 	l.extend(began)
 	if l.renewed = began; !l.elected.Load() {
-		l.tookOver = l.before != ""
+		l.first, l.tookOver = !l.exists, l.before != ""
 		l.elected.Store(true)
 	}
 	return nil

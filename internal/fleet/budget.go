@@ -206,8 +206,8 @@ func (l *Ledger) seqOf(node string) uint64 {
 }
 
 // PausedAfter is the time without a heartbeat after which a process must not rely on its
-// counts. Another replica may have become the leader; it grants no budget for this time
-// after it has taken over.
+// counts. Another replica may have become the leader; it grants no budget for longer than
+// this after it has taken over.
 const PausedAfter = 5 * time.Second
 
 // Heartbeat records that the process is running, and returns whether it was paused. After
