@@ -71,6 +71,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
+	*c.Timeout = requestTimeout
 	c.AddFlags(root.PersistentFlags())
 	root.PersistentFlags().Lookup("namespace").Usage = "The namespace in which nodegate is installed (default " + v1alpha1.DefaultNamespace + ")"
 	c.addVerbs(root)

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -95,6 +97,29 @@ func TestWithoutAKubeconfig(t *testing.T) {
 		if status != exitError || out != "" || !strings.HasPrefix(err, "error: no cluster is configured") || strings.Count(err, "\n") != 1 {
 			t.Errorf("%s: exit status %d:\n%s%s", args, status, out, err)
 		}
+	}
+}
+
+// A request has a timeout, unless --request-timeout disables it.
+func TestRequestTimeout(t *testing.T) {
+	for arg, want := range map[string]string{"": "15s", "--request-timeout=0": "", "--request-timeout=0s": "", "--request-timeout=100s": "1m40s"} {
+		var mu sync.Mutex
+		var got string // clients of some kinds do not send it
+		server := newAPIServer(t, smallCluster())
+		server.refuse = func(_ http.ResponseWriter, r *http.Request) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			got = cmp.Or(r.URL.Query().Get("timeout"), got)
+			return false
+		}
+		if status, _, err := server.run(t, append([]string{"why", "n1"}, strings.Fields(arg)...)...); status == exitError {
+			t.Errorf("%q: %s", arg, err)
+		}
+		mu.Lock()
+		if got != want {
+			t.Errorf("%q: the timeout of the requests is %q, want %q", arg, got, want)
+		}
+		mu.Unlock()
 	}
 }
 

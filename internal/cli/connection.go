@@ -6,11 +6,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"time"
 
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/kube/read"
@@ -22,9 +22,8 @@ type connection struct {
 	streams genericiooptions.IOStreams
 }
 
-// requestTimeout is the timeout of a single request if --request-timeout does not
-// specify one.
-const requestTimeout = 15 * time.Second
+// requestTimeout is the default of --request-timeout, the timeout of a single request.
+const requestTimeout = "15s"
 
 // fallbackHost is the API server that client-go uses if none is configured.
 const fallbackHost = "http://localhost:8080"
@@ -38,8 +37,9 @@ func (c *connection) config() (*rest.Config, error) {
 	if raw, err := c.ToRawKubeConfigLoader().RawConfig(); config.Host == fallbackHost && *c.APIServer == "" && err == nil && len(raw.Clusters) == 0 {
 		return nil, errors.New("no cluster is configured: no kubeconfig was found; set --kubeconfig or the environment variable KUBECONFIG")
 	}
-	if config.Timeout == 0 {
-		config.Timeout = requestTimeout
+	// Inside a pod, client-go does not apply the flag.
+	if config.Timeout, err = clientcmd.ParseTimeout(*c.Timeout); err != nil {
+		return nil, fmt.Errorf("reading --request-timeout: %w", err)
 	}
 	config.WarningHandler = rest.NoWarnings{}
 	return config, nil
