@@ -84,6 +84,13 @@ func withLabel(k, v string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Labels[k] = v }
 }
 
+// withEnv sets an environment variable to true.
+func withEnv(name string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) {
+		d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: name, Value: "true"}}
+	}
+}
+
 func node(name string, set labels.Set, taints ...corev1.Taint) *gate.Node {
 	return &gate.Node{Name: name, Labels: set, Taints: taints}
 }
@@ -358,19 +365,17 @@ var cases = map[string]ruleCases{
 			"Cilium by default":       with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator"))),
 			"Cilium sets it":          with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "true")),
 			"Cilium with another key": with([]string{agent("")}, deployments(deployment("cilium-operator")), config("agent-not-ready-taint-key", "example.com/a")),
-			"istiod": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod", func(d *appsv1.Deployment) {
-				d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", Value: "true"}}
-			}))),
-			"Kuma": with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane", func(d *appsv1.Deployment) {
-				d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "KUMA_RUNTIME_KUBERNETES_NODE_TAINT_CONTROLLER_ENABLED", Value: "true"}}
-			}))),
+			"istiod":                  with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")))),
+			"a revision of istiod":    with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod-1-27-0", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")))),
+			"Kuma":                    with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane", withEnv("KUMA_RUNTIME_KUBERNETES_NODE_TAINT_CONTROLLER_ENABLED")))),
 		},
 		good: map[string]*World{
-			"disabled":      with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "false")),
-			"not installed": with([]string{keyed("node.cilium.io/agent-not-ready", "")}),
-			"another key":   with([]string{agent("")}, deployments(deployment("cilium-operator"))),
-			"istiod is off": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod"))),
-			"Kuma is off":   with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane"))),
+			"disabled":       with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "false")),
+			"not installed":  with([]string{keyed("node.cilium.io/agent-not-ready", "")}),
+			"another key":    with([]string{agent("")}, deployments(deployment("cilium-operator"))),
+			"istiod is off":  with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod"), deployment("istiod-1-27-0"))),
+			"a similar name": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiods", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")))),
+			"Kuma is off":    with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane"))),
 		},
 	},
 	"stray-taint": {

@@ -168,6 +168,12 @@ func env(d *appsv1.Deployment, name string) string {
 	return ""
 }
 
+// runs reports whether a Deployment runs a known writer. Istio installs each revision as a
+// Deployment of its own, which is named istiod-<revision>.
+func runs(d *appsv1.Deployment, program string) bool {
+	return d.Name == program || program == writers.Istiod && strings.HasPrefix(d.Name, writers.Istiod+"-")
+}
+
 func otherWriter(j *checker, s *subject) (hits []hit) {
 	for _, w := range writers.All {
 		key := w.Key
@@ -178,7 +184,7 @@ func otherWriter(j *checker, s *subject) (hits []hit) {
 			continue
 		}
 		for i := range j.Deployments {
-			if d := &j.Deployments[i]; d.Name == w.Program && active[w.Program] != nil && active[w.Program](j, d) {
+			if d := &j.Deployments[i]; runs(d, w.Program) && active[w.Program] != nil && active[w.Program](j, d) {
 				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s also writes %s: %s", deploymentName(d), key, w.How)})
 			}
 		}
