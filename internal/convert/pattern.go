@@ -20,8 +20,9 @@ type pattern struct {
 	begins, ends bool
 	// ascii is a character class that is limited to ASCII in RE2, but not in Rust.
 	ascii string
-	// compiled is set on first use, because most patterns are literals.
-	compiled *regexp.Regexp
+	// compiled and longest are set on first use, because most patterns are literals. longest
+	// prefers the longest match, which is the whole text if that matches.
+	compiled, longest *regexp.Regexp
 }
 
 // readPattern parses a pattern. It returns an error if RE2 cannot parse the pattern or
@@ -119,6 +120,20 @@ func (p *pattern) matches(text string) bool {
 	return p.compiled.MatchString(text)
 }
 
+// matchesWhole reports whether the pattern, as returned by whole, matches a text.
+func (p *pattern) matchesWhole(text string) bool {
+	exact, expression := p.whole()
+	if exact != "" {
+		return text == exact
+	}
+	if p.longest == nil {
+		p.longest = regexp.MustCompile(expression) // readPattern has parsed it
+		p.longest.Longest()
+	}
+	at := p.longest.FindStringIndex(text)
+	return at != nil && at[0] == 0 && at[1] == len(text)
+}
+
 // samples are texts that only a pattern for any text matches: each printable character of
 // ASCII, and a text that is too long for repetitions.
 var samples = func() []string {
@@ -129,9 +144,9 @@ var samples = func() []string {
 	return all
 }()
 
-// matchesAll reports whether the pattern matches every non-empty text.
-func (p *pattern) matchesAll() bool {
-	return !slices.ContainsFunc(samples, func(sample string) bool { return !p.matches(sample) })
+// matchesAll reports whether a pattern, given by its function, matches every non-empty text.
+func matchesAll(matches func(string) bool) bool {
+	return !slices.ContainsFunc(samples, func(sample string) bool { return !matches(sample) })
 }
 
 var repetition = regexp.MustCompile(`^\{\d+(,\d*)?\}`)

@@ -69,8 +69,12 @@ func TestPatternsKeepTheirMeaning(t *testing.T) {
 			if want, got := regexp.MustCompile(text).MatchString(subject), whole(exact, expression, subject); got != want {
 				t.Fatalf("%q found in %q: %v; %q, %q: %v", text, subject, want, exact, expression, got)
 			}
-			if subject != "" && p.matchesAll() && !p.matches(subject) {
+			if subject != "" && matchesAll(p.matches) && !p.matches(subject) {
 				t.Fatalf("matchesAll returned true for %q, which does not match %q", text, subject)
+			}
+			exact, expression := p.whole()
+			if want, got := whole(exact, expression, subject), p.matchesWhole(subject); got != want {
+				t.Fatalf("%q matches the whole of %q: %v, want %v", text, subject, got, want)
 			}
 		}
 	})
@@ -109,7 +113,7 @@ func TestPatternsThatMatchEverything(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.matchesAll(); got != want {
+		if got := matchesAll(p.matches); got != want {
 			t.Errorf("%q: got %v, want %v", pattern, got, want)
 		}
 	}

@@ -170,9 +170,13 @@ type tainterCondition struct {
 	line         int
 	kind, status *pattern
 	exact, expr  [2]string // of type and status
+	// matches contains functions that report whether the gate's type and status match.
+	matches [2]func(string) bool
 }
 
-func (r *tainterCondition) matchesAll() bool { return r.kind.matchesAll() && r.status.matchesAll() }
+func (r *tainterCondition) matchesAll() bool {
+	return matchesAll(r.matches[0]) && matchesAll(r.matches[1])
+}
 
 // healthy contains the conditions of a healthy node.
 var healthy = []corev1.NodeCondition{
@@ -186,7 +190,7 @@ var healthy = []corev1.NodeCondition{
 // matchesHealthy reports whether a healthy node matches the condition.
 func (r *tainterCondition) matchesHealthy() bool {
 	return slices.ContainsFunc(healthy, func(c corev1.NodeCondition) bool {
-		return r.kind.matches(string(c.Type)) && r.status.matches(string(c.Status))
+		return r.matches[0](string(c.Type)) && r.matches[1](string(c.Status))
 	})
 }
 
@@ -204,8 +208,10 @@ func (t *tainter) condition(n *yaml.Node) (tainterCondition, bool) {
 			continue
 		}
 		r.exact[i], r.expr[i] = patterns[i].gate()
+		r.matches[i] = patterns[i].matches
 		if t.anchor {
 			r.exact[i], r.expr[i] = patterns[i].whole()
+			r.matches[i] = patterns[i].matchesWhole
 		}
 	}
 	r.kind, r.status = patterns[0], patterns[1]

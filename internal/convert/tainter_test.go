@@ -248,6 +248,38 @@ func TestSeedTainterConvertAnchor(t *testing.T) {
 	}
 }
 
+// The finding that every node or a healthy node matches is about what the gate matches, which
+// --anchor changes.
+func TestSeedTainterConvertAnchorWarnings(t *testing.T) {
+	const every, healthy = "the conditions match every node", "a healthy node matches"
+	for _, test := range []struct {
+		kind, status      string
+		found, asAnchored string
+	}{
+		{"", "", every, every},
+		{"a*", "", every, ""},
+		{"^", ".*", every, ""},
+		{".*", "x{0,2}", every, ""},
+		{"eady", "True", healthy, ""},
+		{"ea.y", "T|U", healthy, ""},
+		{"Ready", "True", healthy, healthy},
+		{"Rea.y", "T.*|U", healthy, healthy},
+		{"NotReady", "True", "", ""},
+		{strings.Repeat("(", 999) + "z" + strings.Repeat(")", 999), "", "", ""}, // one more level is invalid
+	} {
+		text := fmt.Sprintf("[[reconciler.matchers]]\ntaint = {effect='NoSchedule', key='a', value='b'}\nconditions = [{type='%s', status='%s'}]\n", test.kind, test.status)
+		for anchor, want := range map[bool]string{false: test.found, true: test.asAnchored} {
+			r := Tainter(Source{Name: "x.toml", Data: []byte(text)}, TainterOptions{Anchor: anchor})
+			for _, warning := range []string{every, healthy} {
+				has := slices.ContainsFunc(r.Findings, func(f Finding) bool { return strings.Contains(f.Message, warning) })
+				if has != (warning == want) {
+					t.Errorf("%q=%q, anchor %v: %q: %v", test.kind, test.status, anchor, warning, has)
+				}
+			}
+		}
+	}
+}
+
 // Tainter's taint stays when the condition clears, and so does the gate's, until a user
 // removes it. nodegate removes the out-of-service taint itself.
 func TestSeedTainterConvertTaintStays(t *testing.T) {
