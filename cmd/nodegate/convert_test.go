@@ -50,6 +50,7 @@ func TestConvert(t *testing.T) {
 		"rules": {"{apiVersion: readiness.node.x-k8s.io/v1alpha1, kind: NodeReadinessRule, metadata: {name: a}, spec: {conditions: [{type: A, requiredStatus: 'True'}], " +
 			"taint: {key: readiness.k8s.io/a, effect: NoSchedule}, enforcementMode: bootstrap-only, nodeSelector: {}}}",
 			[]string{"node-readiness-controller", "-"}, []string{"reclosePolicy: Never"}, []string{"stdin: note: "}},
+		"another namespace": {"", []string{"nodetaintshandler", "--init-namespace=warm-up"}, []string{"namespace: warm-up"}, []string{"in namespace warm-up only", "--init-namespace"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stdout, stderr, err := convertCommand(test.stdin, test.args...)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nodegate/nodegate/internal/cli/clitest"
 )
@@ -217,6 +218,24 @@ func TestMistypedGate(t *testing.T) {
 			t.Errorf("%s wrote %v", args, writes)
 		}
 	}
+}
+
+// The flags of every verb have other names than those of 'kubectl gate', which keep their
+// meaning in all verbs.
+func TestFlagsAreNotRedefined(t *testing.T) {
+	root := Command()
+	var check func(*cobra.Command)
+	check = func(cmd *cobra.Command) {
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if root.PersistentFlags().Lookup(f.Name) != nil {
+				t.Errorf("%s defines --%s again", cmd.CommandPath(), f.Name)
+			}
+		})
+		for _, c := range cmd.Commands() {
+			check(c)
+		}
+	}
+	check(root)
 }
 
 // docs/kubectl-gate.md has the exit statuses and the required permissions of every

@@ -103,7 +103,7 @@ func newConvertNodeTaintsHandler() *cobra.Command {
 		"environment is read from the Deployment among the manifests, or from lines of NAME=VALUE. The namespace of the\n" +
 		"initialization pods is read from their DaemonSet, if it is among the manifests."
 	command.Args = cobra.MaximumNArgs(1)
-	command.Flags().StringVar(&namespace, "namespace", namespace, "namespace of the initialization pods, if no manifest specifies it")
+	command.Flags().StringVar(&namespace, "init-namespace", namespace, "namespace of the initialization pods, if no manifest specifies it")
 	return command
 }
 

@@ -220,7 +220,7 @@ func (h *handler) signals() []v1alpha1.Signal {
 
 func (h *handler) noteDifferences() {
 	h.noteInput("initialization pods count in namespace " + list(h.namespaces) + " only; nodetaintshandler accepts any pod with the label, " +
-		"so that any user who can create pods can open the gate (--namespace specifies another namespace)")
+		"so that any user who can create pods can open the gate (--init-namespace specifies another namespace)")
 	h.noteInput("one ready pod opens the gate, as with nodetaintshandler; to wait for several initialization DaemonSets, use " +
 		"one daemonSet signal for each of them")
 	h.noteInput("a pod is not ready if it is terminating, or known only from an earlier machine of this name; for nodetaintshandler, it is. " +
