@@ -52,6 +52,16 @@ const (
 	// nodegate's namespace.
 	LeaseName = "nodegate"
 
+	// AppLabel identifies nodegate's workloads by one of the values that follow.
+	AppLabel = "app.kubernetes.io/name"
+	// AppController is the value of AppLabel of nodegate's Deployment and its pods.
+	AppController = "nodegate"
+	// AppAgent is the value of AppLabel of the node agent's DaemonSet and its pods. It is
+	// also the name of the agent's cluster-wide objects.
+	AppAgent = "nodegate-agent"
+	// AppImageWarmUp is the value of AppLabel of the DaemonSet image-warm-up and its pods.
+	AppImageWarmUp = "nodegate-image-warm-up"
+
 	// TaintOutOfService causes Kubernetes to detach volumes from a node and to
 	// delete its pods.
 	TaintOutOfService = corev1.TaintNodeOutOfService

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 )
 
@@ -14,7 +15,7 @@ import (
 const webhookPort = 9443
 
 // appLabels is the pod selector of the webhook's Service.
-var appLabels = map[string]string{"app.kubernetes.io/name": "nodegate"}
+var appLabels = map[string]string{v1alpha1.AppLabel: v1alpha1.AppController}
 
 // webhook returns the objects of the webhook, except its certificate, which is secret. The
 // configuration is the last one.

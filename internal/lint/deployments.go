@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -60,16 +61,13 @@ func siblingDoesNotTolerate(j *checker, s *subject) (hits []hit) {
 	return hits
 }
 
-// appName is the label that identifies nodegate's own Deployment.
-const appName = "app.kubernetes.io/name"
-
 func nodegateDoesNotTolerate(j *checker, s *subject) (hits []hit) {
 	if s.Mode != "" && !s.Spec.Enforces() {
 		return nil
 	}
 	for i := range j.Deployments {
 		d := &j.Deployments[i]
-		if d.Labels[appName] != "nodegate" && d.Spec.Template.Labels[appName] != "nodegate" {
+		if d.Labels[v1alpha1.AppLabel] != v1alpha1.AppController && d.Spec.Template.Labels[v1alpha1.AppLabel] != v1alpha1.AppController {
 			continue
 		}
 		if lacks := j.keptOff(s, d); lacks != "" {

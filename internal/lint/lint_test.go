@@ -254,12 +254,12 @@ var cases = map[string]ruleCases{
 	},
 	"nodegate-does-not-tolerate": {
 		bad: map[string]*World{
-			"selects all nodes":              with([]string{agent("")}, deployments(deployment("gatekeeper", withLabel(appName, "nodegate")))),
-			"other nodes are control planes": with([]string{by("{matchLabels: {a: b}}")}, nodes(node("n1", labels.Set{"a": "b"}), node("n2", nil, corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule})), deployments(deployment("gatekeeper", withLabel(appName, "nodegate")))),
+			"selects all nodes":              with([]string{agent("")}, deployments(deployment("gatekeeper", withLabel(v1alpha1.AppLabel, v1alpha1.AppController)))),
+			"other nodes are control planes": with([]string{by("{matchLabels: {a: b}}")}, nodes(node("n1", labels.Set{"a": "b"}), node("n2", nil, corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule})), deployments(deployment("gatekeeper", withLabel(v1alpha1.AppLabel, v1alpha1.AppController)))),
 		},
 		good: map[string]*World{
-			"it tolerates": with([]string{agent("")}, deployments(deployment("gatekeeper", withLabel(appName, "nodegate"), withTolerations(key("example.com/a"))))),
-			"another node": with([]string{by("{matchLabels: {a: b}}")}, deployments(deployment("gatekeeper", withLabel(appName, "nodegate")))),
+			"it tolerates": with([]string{agent("")}, deployments(deployment("gatekeeper", withLabel(v1alpha1.AppLabel, v1alpha1.AppController), withTolerations(key("example.com/a"))))),
+			"another node": with([]string{by("{matchLabels: {a: b}}")}, deployments(deployment("gatekeeper", withLabel(v1alpha1.AppLabel, v1alpha1.AppController)))),
 			"another's":    with([]string{agent("")}, deployments(deployment("web"))),
 		},
 	},

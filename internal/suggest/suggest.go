@@ -264,7 +264,7 @@ func newFinder(w *World) *finder {
 }
 
 // isOwn reports whether the DaemonSet is nodegate's own agent, which no pod needs.
-func isOwn(ds *appsv1.DaemonSet) bool { return ds.Labels["app.kubernetes.io/name"] == "nodegate" }
+func isOwn(ds *appsv1.DaemonSet) bool { return ds.Labels[v1alpha1.AppLabel] == v1alpha1.AppAgent }
 
 // daemon is a DaemonSet with what was found out about it.
 type daemon struct {

@@ -4,6 +4,7 @@ package suggest_test
 
 import (
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -171,6 +172,26 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// ownAgent returns nodegate's agent as it is installed.
+func ownAgent(t *testing.T) (agent appsv1.DaemonSet) {
+	t.Helper()
+	text, err := os.ReadFile("../../deploy/agent/agent.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		if strings.Contains(document, "\nkind: DaemonSet\n") {
+			if err := yaml.UnmarshalStrict([]byte(document), &agent); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if agent.Namespace != metav1.NamespaceSystem || agent.Spec.Template.Spec.PriorityClassName != "system-node-critical" {
+		t.Fatalf("the agent is %+v", agent)
+	}
+	return agent
+}
+
 // summary returns a suggestion in a short form.
 func summary(s *suggest.Suggestion) string {
 	text := fmt.Sprintf("%s: %s %s %s", strings.Join(s.DaemonSets, "+"), s.Certainty, s.Use, s.Gate)
@@ -208,11 +229,7 @@ func TestSuggestions(t *testing.T) {
 			[]string{"a/x: Likely NodeGate x CNI", "b/x: Likely NodeGate b-x CNI"}},
 		"a long name with dots": {[]appsv1.DaemonSet{daemonSet(t, "a/"+strings.Repeat("long.", 20)+"x", mounts("/opt/cni/bin", false))},
 			[]string{"a/" + strings.Repeat("long.", 20) + "x: Likely NodeGate " + strings.Repeat("long-", 12) + "lon CNI"}},
-		"nodegate's own agent": {[]appsv1.DaemonSet{func() appsv1.DaemonSet {
-			ds := daemonSet(t, always, plain+"priorityClassName: system-node-critical")
-			ds.Labels["app.kubernetes.io/name"] = "nodegate"
-			return ds
-		}()}, nil},
+		"nodegate's own agent": {[]appsv1.DaemonSet{ownAgent(t)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := suggest.Of(world(t, c.sets...))

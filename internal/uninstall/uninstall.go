@@ -249,7 +249,7 @@ const (
 )
 
 // workloads is the label selector of nodegate's workloads.
-const workloads = "app.kubernetes.io/name=nodegate"
+const workloads = v1alpha1.AppLabel + "=" + v1alpha1.AppController
 
 // stopController deletes the controller's workloads, and waits until the controller has
 // stopped.
@@ -307,12 +307,10 @@ func (u *uninstaller) deleteParameters(ctx context.Context) error {
 	return last
 }
 
-// agent is the name of the node agent's cluster-wide objects, and its label.
-const agent = "nodegate-agent"
-
 // deleteAgent deletes the node agent, which may be in any namespace.
 func (u *uninstaller) deleteAgent(ctx context.Context) error {
-	const labelled = "app.kubernetes.io/name=" + agent
+	const agent = v1alpha1.AppAgent
+	const labelled = v1alpha1.AppLabel + "=" + agent
 	for _, gvk := range []schema.GroupVersionKind{
 		schema.FromAPIVersionAndKind("apps/v1", "DaemonSet"), schema.FromAPIVersionAndKind("v1", "ServiceAccount"),
 	} {
@@ -327,7 +325,7 @@ func (u *uninstaller) deleteAgent(ctx context.Context) error {
 
 // warmUp is the label selector of the chart's DaemonSet image-warm-up. It is not deleted by
 // name, because the namespace may contain one of the same name that is not nodegate's.
-const warmUp = "app.kubernetes.io/name=nodegate-image-warm-up"
+const warmUp = v1alpha1.AppLabel + "=" + v1alpha1.AppImageWarmUp
 
 func (u *uninstaller) deleteRemaining(ctx context.Context) error {
 	if err := u.deleteAll(ctx, schema.FromAPIVersionAndKind("apps/v1", "DaemonSet"), u.Namespace, warmUp); err != nil {
