@@ -4,8 +4,10 @@
 package charts_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -16,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/internal/testbed"
@@ -94,9 +97,28 @@ func printed(t tester, values map[string]any, args ...string) []*unstructured.Un
 	t.Helper()
 	output, err := helm(t, values, args...)
 	must(t, err)
+	checkKeys(t, output)
 	objects, err := testbed.ParseObjects([]byte(output))
 	must(t, err)
 	return objects
+}
+
+// checkKeys fails the test if a map in a YAML stream contains a key twice. Helm accepts that,
+// and kustomize rejects it.
+func checkKeys(t tester, stream string) {
+	t.Helper()
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(stream)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		must(t, err)
+		if err := yaml.UnmarshalStrict(document, &object{}); err != nil {
+			source, _, _ := strings.Cut(string(document), "\n") // Helm names the template there
+			t.Fatalf("%s: %v", source, err)
+		}
+	}
 }
 
 // key identifies an object.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -51,6 +54,8 @@ func TestBadValues(t *testing.T) {
 		"at '/metrics/readers/0': missing property 'namespace'":                                           {"metrics": object{"readers": []object{{"name": "prometheus"}}}},
 		"at '/image/digest': 'sha256:12' does not match pattern":                                          {"image": object{"digest": "sha256:12"}},
 		"at '/agent/pluginDir': 'plugins' does not match pattern":                                         {"agent": object{"pluginDir": "plugins"}},
+		"at '/agent/nodeSelector/kubernetes.io~1os': value must be 'linux'":                               {"agent": object{"nodeSelector": object{corev1.LabelOSStable: "windows"}}},
+		"at '/agent/nodeSelector/gpu': got boolean, want string":                                          {"agent": object{"nodeSelector": object{"gpu": true}}},
 		"agent.enabled requires NodeGate objects, which gatesFromFiles.enabled replaces":                  {"agent": object{"enabled": true}, "gatesFromFiles": object{"enabled": true}},
 		"gate g has the taint x.example.com/y:NoSchedule, which is not in allowedTaintKeys: add it there": {"gates": object{"g": gate}},
 		"gate out-of-service has the taint node.kubernetes.io/out-of-service:NoExecute, which is not":     {"presets": object{"out-of-service": object{"enabled": true}}},
@@ -102,6 +107,26 @@ func TestVersions(t *testing.T) {
 	readYAML(t, chart+"/Chart.yaml", &c)
 	if image := deployment(t, rendered(t, nil)).Spec.Template.Spec.Containers[0].Image; c.AppVersion != "v"+c.Version || !strings.HasSuffix(image, ":v"+c.Version) {
 		t.Errorf("chart %s has the appVersion %s and the image %s", c.Version, c.AppVersion, image)
+	}
+}
+
+// Keys that values and templates both set are rendered once. Labels of the values take
+// precedence.
+func TestKeysThatTheChartSetsToo(t *testing.T) {
+	labels := object{"enabled": true, "labels": object{"app.kubernetes.io/name": "mine", "release": "prometheus", "team": ""}}
+	objects := rendered(t, object{
+		"agent":   object{"enabled": true, "nodeSelector": object{corev1.LabelOSStable: "linux", "pool": "a"}},
+		"metrics": object{"serviceMonitor": labels, "prometheusRule": labels, "dashboard": labels},
+	})
+	agent := decoded[appsv1.DaemonSet](t, objects, "DaemonSet kube-system/nodegate-agent")
+	if got := agent.Spec.Template.Spec.NodeSelector; !maps.Equal(got, map[string]string{corev1.LabelOSStable: "linux", "pool": "a"}) {
+		t.Errorf("the agent's node selector is %v", got)
+	}
+	for _, name := range []string{"ServiceMonitor nodegate-system/nodegate", "PrometheusRule nodegate-system/nodegate", "ConfigMap nodegate-system/nodegate-dashboard"} {
+		got := find(t, objects, name).GetLabels()
+		if _, empty := got["team"]; !empty || got["app.kubernetes.io/name"] != "mine" || got["release"] != "prometheus" || got["app.kubernetes.io/managed-by"] != "Helm" {
+			t.Errorf("%s has the labels %v", name, got)
+		}
 	}
 }
 
