@@ -130,6 +130,26 @@ func TestKeysThatTheChartSetsToo(t *testing.T) {
 	}
 }
 
+// Values that YAML would read differently without quotes arrive as they are.
+func TestValuesAreQuoted(t *testing.T) {
+	const name = "kube-apiserver: a #1"
+	objects := rendered(t, object{
+		"birth": "webhook", "webhook": object{"clientCA": object{"secret": "clients", "names": []string{name}}},
+		"transientTaintPrefixes": []string{"example.com/a", "b:"}, "priorityClassName": "1e3", "priorityClassQuota": object{"enabled": true},
+	})
+	d := deployment(t, objects)
+	if got := argsOf(d, "--webhook-client-names="); !slices.Equal(got, []string{"--webhook-client-names=" + name}) {
+		t.Errorf("arguments %q", got)
+	}
+	if got := argsOf(d, "--transient-taint-prefixes="); !slices.Equal(got, []string{"--transient-taint-prefixes=example.com/a,b:"}) {
+		t.Errorf("arguments %q", got)
+	}
+	quota := decoded[corev1.ResourceQuota](t, objects, "ResourceQuota nodegate-system/nodegate-critical-pods")
+	if class := quota.Spec.ScopeSelector.MatchExpressions[0].Values; d.Spec.Template.Spec.PriorityClassName != "1e3" || !slices.Equal(class, []string{"1e3"}) {
+		t.Errorf("priority class %q, quota for %q", d.Spec.Template.Spec.PriorityClassName, class)
+	}
+}
+
 // gatesOf returns the rendered NodeGates by name, with the API server's defaults.
 func gatesOf(t *testing.T, objects []*unstructured.Unstructured) map[string]*v1alpha1.NodeGate {
 	t.Helper()
