@@ -248,7 +248,9 @@ const latestVersion = ""
 func (s *Reflector[O, F]) listWatch(inner *cache.ListWatch) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			s.Listing()
+			if o.Continue == "" { // later pages are the state as of the first one
+				s.Listing()
+			}
 			s.stream = nil
 			o.ResourceVersion = latestVersion
 			list, err := inner.ListWithContext(ctx, o)
