@@ -102,6 +102,9 @@ type Node struct {
 	Created         time.Time
 	// BootID identifies the node's boot. Empty if the kubelet has not reported it.
 	BootID string
+	// RawBootID is the boot ID as the kubelet has reported it, if that is not UTF-8, and
+	// otherwise empty. BootID then contains replacement characters, like a record.
+	RawBootID string
 	// Labels are the node's labels.
 	Labels labels.Set
 	// HasAnnotations reports whether the Node has any annotations.

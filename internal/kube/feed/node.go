@@ -62,12 +62,13 @@ func (s *Nodes) pack(o *corev1.Node) *packed.Node {
 }
 
 // bootID returns the boot ID that a kubelet has reported, as it is read from a record: JSON replaces
-// each byte that is not part of a UTF-8 character. Kubernetes does not validate the ID.
-func bootID(info *corev1.NodeSystemInfo) string {
+// each byte that is not part of a UTF-8 character. In that case, it also returns the ID as reported.
+// Kubernetes does not validate it.
+func bootID(info *corev1.NodeSystemInfo) (id, raw string) {
 	if utf8.ValidString(info.BootID) {
-		return info.BootID
+		return info.BootID, ""
 	}
-	return string([]rune(info.BootID))
+	return string([]rune(info.BootID)), info.BootID
 }
 
 // describe returns the facts about a Node. They share memory with o.
@@ -80,11 +81,11 @@ func (s *Nodes) describe(o *corev1.Node) *gate.Node {
 		UID:             o.UID,
 		ResourceVersion: o.ResourceVersion,
 		Created:         clients.Instant(o.CreationTimestamp),
-		BootID:          bootID(&o.Status.NodeInfo),
 		Labels:          o.Labels,
 		HasAnnotations:  len(o.Annotations) > 0,
 		Taints:          o.Spec.Taints,
 	}
+	n.BootID, n.RawBootID = bootID(&o.Status.NodeInfo)
 	for key, value := range o.Annotations {
 		if name, ok := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); ok {
 			n.Records = With(n.Records, name, value)

@@ -33,6 +33,7 @@ const (
 	flagShuttingDown = 1 << iota
 	flagSilent
 	flagTainted
+	flagRawBoot
 )
 
 // Packer packs facts. It is safe for concurrent use.
@@ -152,12 +153,18 @@ func (w *writer) nodeFacts(n *gate.Node) {
 	if len(n.Taints) > 0 {
 		flags |= flagTainted
 	}
+	if n.RawBootID != "" {
+		flags |= flagRawBoot
+	}
 	w.bytes(flags)
 	w.shared(n.Zone())
 	w.remember(n.Name)
 	w.define(string(n.UID))
 	w.time(n.Created)
 	w.define(n.BootID)
+	if n.RawBootID != "" { // without an attack, it takes no memory
+		w.unique(n.RawBootID)
+	}
 	w.set(n.Labels)
 	each(w, n.Records, w.record)
 	each(w, n.Overrides, w.unique)
@@ -181,6 +188,9 @@ func (r *reader) nodeFacts(n *gate.Node) {
 	n.UID = types.UID(r.define())
 	n.Created = r.time()
 	n.BootID = r.define()
+	if flags&flagRawBoot != 0 {
+		n.RawBootID = r.text()
+	}
 	n.Labels = r.set()
 	n.Records = readEach(r, r.record)
 	n.Overrides = readEach(r, r.text)

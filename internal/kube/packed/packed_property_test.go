@@ -92,7 +92,7 @@ func nodes() *rapid.Generator[*gate.Node] {
 		return &gate.Node{
 			Name: texts().Draw(t, "name"), UID: types.UID(texts().Draw(t, "uid")), Created: times().Draw(t, "created"),
 			ResourceVersion: rapid.OneOf(texts(), rapid.SampledFrom([]string{"1", "01", "+1", "9223372036854775807", "9223372036854775808", "18446744073709551616"})).Draw(t, "version"),
-			BootID:          texts().Draw(t, "boot"), HasAnnotations: rapid.Bool().Draw(t, "annotated"), ShuttingDown: rapid.Bool().Draw(t, "shutting down"),
+			BootID:          texts().Draw(t, "boot"), RawBootID: texts().Draw(t, "raw boot"), HasAnnotations: rapid.Bool().Draw(t, "annotated"), ShuttingDown: rapid.Bool().Draw(t, "shutting down"),
 			Labels: mapsOf(texts()).Draw(t, "labels"), Annotations: mapsOf(texts()).Draw(t, "annotations"), Info: mapsOf(texts()).Draw(t, "info"),
 			Records: mapsOf(records()).Draw(t, "records"), Overrides: mapsOf(records()).Draw(t, "overrides"),
 			Allocatable: mapsOf(quantity).Draw(t, "allocatable"),

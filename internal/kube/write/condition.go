@@ -33,7 +33,7 @@ func ConditionPatch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 	if a.expectNone {
 		a.ops = append(a.ops, test(annotationsPath, null))
 	}
-	guard := []operation{test(uidPath, n.UID), test(bootPath, n.BootID)}
+	guard := []operation{test(uidPath, n.UID), testBoot(n)}
 	patch, err := json.Marshal(slices.Concat(guard, a.ops, patchConditions(n, d, names)))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the patch of the conditions of node %s: %w", n.Name, err)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -95,6 +96,43 @@ func TestBootIDThatIsNotUTF8(t *testing.T) {
 	n = facts.Convert(written)
 	if read, err := gate.ParseRecord(n.Records["g"]); err != nil || read.Boot != n.BootID {
 		t.Errorf("the boot in the record is %q (%v), that of the node is %q", read.Boot, err, n.BootID)
+	}
+}
+
+// A test of a patch compares bytes, and the API server escapes in JSON what is not UTF-8, but not a
+// genuine replacement character. A patch of the Node and one of its status apply to any boot ID.
+func TestPatchOfAnyBootID(t *testing.T) {
+	for name, id := range map[string]string{
+		"UTF-8": "boot-\u00fc", "replacement character": "boot-\uFFFD", "not UTF-8": "boot-\xff", "both": "\uFFFD\xff\xfe\uFFFD",
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := kubetest.Node("n", "u", func(n *corev1.Node) {
+				n.Status.NodeInfo.BootID = id
+				n.Annotations = map[string]string{"gate.nodegate.dev/g": "closed"}
+			})
+			now, err := json.Marshal(node) // encodes as the API server does
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := feed.NewNodes(feed.IgnoreChange).Convert(node)
+			opening, err := Patch(n, &gate.Decision{Records: map[string]string{"g": "open"}, Verdicts: opening})
+			if err != nil {
+				t.Fatal(err)
+			}
+			condition, err := ConditionPatch(n, &gate.Decision{Conditions: map[string]*corev1.NodeCondition{"g": {Type: "deadline.nodegate.dev/g"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for what, raw := range map[string][]byte{"opening": opening, "condition": condition} {
+				patch, err := jsonpatch.DecodePatch(raw)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := patch.Apply(now); err != nil {
+					t.Errorf("%s: %v", what, err)
+				}
+			}
+		})
 	}
 }
 

@@ -3,14 +3,13 @@
 package write
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -54,8 +53,7 @@ func Patch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 	}
 	guard := []operation{test(uidPath, n.UID)}
 	if d.Opens() {
-		// In a Node whose kubelet has not reported its boot ID yet, it is "".
-		guard = append(guard, testReported(bootPath, n.BootID))
+		guard = append(guard, testBoot(n))
 	}
 	unreachable, err := testUnreachable(n, d.Taints)
 	if err != nil {
@@ -68,24 +66,11 @@ func Patch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 	return patch, nil
 }
 
-// testReported tests a text that a kubelet has reported. If it was not UTF-8, it contains
-// replacement characters.
-func testReported(path, text string) operation {
-	if strings.ContainsRune(text, utf8.RuneError) {
-		return test(path, replaced(text))
-	}
-	return test(path, text)
-}
-
-// replaced is a text with replacement characters. It is encoded as by the API server, which escapes
-// them, because a test compares bytes.
-type replaced string
-
-// MarshalJSON implements json.Marshaler.
-func (r replaced) MarshalJSON() ([]byte, error) {
-	raw, err := json.Marshal(string(r))
-	return bytes.ReplaceAll(raw, []byte(string(utf8.RuneError)), []byte(`\ufffd`)), err
-}
+// testBoot tests the boot ID. In a Node whose kubelet has not reported it yet, it is "".
+//
+// A test compares encoded texts. The API server encodes the ID as it was reported, like this
+// package: bytes that are not UTF-8 are escaped, and genuine replacement characters are not.
+func testBoot(n *gate.Node) operation { return test(bootPath, cmp.Or(n.RawBootID, n.BootID)) }
 
 func test(path string, value any) operation { return operation{Op: "test", Path: path, Value: value} }
 func add(path string, value any) operation  { return operation{Op: "add", Path: path, Value: value} }
