@@ -109,7 +109,7 @@ func (r *reporter) await(ctx context.Context, known []<-chan struct{}) {
 	}
 }
 
-// report writes the status of every gate whose status has changed.
+// report updates the metrics of every gate, and writes its status if that has changed.
 func (r *reporter) report(ctx context.Context) {
 	set := r.set.Load()
 	r.last = r.observe(set, r.last)
@@ -121,10 +121,11 @@ func (r *reporter) report(ctx context.Context) {
 		}
 		ng := set.Declared[name]
 		last := r.gates[ng.UID]
+		status := r.measure(ctx, r.last, ng, last)
 		if r.clock.Now().Before(last.retryAt) {
 			continue
 		}
-		r.recordWrite(ctx, name, last, r.write(ctx, r.last, ng, last))
+		r.recordWrite(ctx, name, last, r.write(ctx, ng, last, status))
 	}
 }
 
@@ -160,8 +161,8 @@ func (r *reporter) recordWrite(ctx context.Context, name string, last *reported,
 	last.failures++
 }
 
-// write writes a gate's status if it has changed since it was last written.
-func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate, last *reported) error {
+// measure returns a gate's current status, and sets the gate's metrics.
+func (r *reporter) measure(ctx context.Context, o *observed, ng *v1alpha1.NodeGate, last *reported) v1alpha1.NodeGateStatus {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	summary := r.ledger.Summary(ng.Name)
@@ -179,10 +180,15 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	r.metrics.GateGroups(ng.Name, status.Groups)
 	r.metrics.GateBudget(ng.Name, r.ledger.Usage(ng.Name))
 	r.metrics.GateConditions(ng.Name, status.Conditions)
+	return status
+}
+
+// write writes a gate's status if it has changed since it was last written.
+func (r *reporter) write(ctx context.Context, ng *v1alpha1.NodeGate, last *reported, status v1alpha1.NodeGateStatus) error {
 	if apiequality.Semantic.DeepEqual(last.status, status) {
 		return nil
 	}
-	if o.set.Source != v1alpha1.SourceCRD {
+	if r.last.set.Source != v1alpha1.SourceCRD {
 		r.logConditions(ng.Name, last.status.Conditions, status.Conditions)
 		last.status = status
 		return nil
@@ -191,6 +197,8 @@ func (r *reporter) write(ctx context.Context, o *observed, ng *v1alpha1.NodeGate
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
 	// The response is not decoded as a NodeGate, because the gate may not be readable.
 	target := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: ng.Name}}
 	target.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeGate"))

@@ -15,6 +15,7 @@ import (
 
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -186,6 +187,32 @@ func TestStatusWriteFails(t *testing.T) {
 		controllertest.Pass(2 * time.Minute)
 		if !meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady) {
 			t.Error("the status was not written when writes succeeded again")
+		}
+	})
+}
+
+// Metrics do not depend on whether the status can be written.
+func TestMetricsWhileStatusWritesFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var patches atomic.Int32
+		var fail atomic.Bool
+		fail.Store(true)
+		w := newWorld(t, controllertest.Gate("gate"))
+		w.add(5, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		defer w.start(logr.Discard(), countPatches(&patches, &fail))()
+		controllertest.Pass(10 * time.Minute)
+		failed := patches.Load()
+		for failed == patches.Load() { // the next attempt is in a minute
+			controllertest.Pass(time.Second)
+		}
+		for _, name := range w.NodeNames() {
+			w.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
+		}
+		controllertest.Pass(5 * time.Second)
+		for state, want := range map[string]float64{"open": 5, "closed": 0} {
+			if got := testutil.ToFloat64(w.c.metrics.Nodes.WithLabelValues("gate", state)); got != want {
+				t.Errorf("%v nodes are %s in metrics, want %v", got, state, want)
+			}
 		}
 	})
 }
