@@ -60,8 +60,12 @@ type reporter struct {
 
 // reported is what was last reported about one gate.
 type reported struct {
-	// status is the status as last written, or else as read.
-	status     v1alpha1.NodeGateStatus
+	// status is the status as last written, at writtenAt, or else as read.
+	status    v1alpha1.NodeGateStatus
+	writtenAt time.Time
+	// stored is the status as the feed has it, or nil if it is not known. It is shared and
+	// must not be modified.
+	stored     *v1alpha1.NodeGateStatus
 	contention contention
 	// mode is the last reported mode; empty means Enforce.
 	mode v1alpha1.Mode
@@ -131,7 +135,7 @@ func (r *reporter) report(ctx context.Context) {
 
 // syncGates drops deleted gates, and initializes new ones with their current status. The
 // feed's copies are preferred: the set's copies are older, because a set is created only
-// when a spec changes.
+// when a spec changes. It also updates what is stored.
 func (r *reporter) syncGates(set *gateset.Set) {
 	declared, _ := r.gateFeed.Gates()
 	before := r.gates
@@ -146,6 +150,21 @@ func (r *reporter) syncGates(set *gateset.Set) {
 			}
 		}
 	}
+	for _, ng := range declared {
+		if r.gates[ng.UID].stored = &ng.Status; ng.ReadError != "" { // the status was not read either
+			r.gates[ng.UID].stored = nil
+		}
+	}
+}
+
+// mustWrite reports whether a gate's current status must be written: it has changed since
+// it was last written, or another writer has replaced that. The latter is assumed only
+// refreshInterval after a write. By then, the feed has delivered the write, or has listed
+// all gates again. If the other writer continues, that is also the interval of writes.
+func (r *reporter) mustWrite(last *reported, status *v1alpha1.NodeGateStatus) bool {
+	same := apiequality.Semantic.DeepEqual
+	return !same(&last.status, status) ||
+		r.clock.Since(last.writtenAt) >= refreshInterval && last.stored != nil && !same(last.stored, status)
 }
 
 // recordWrite records the outcome of a write. It logs the first of consecutive failures.
@@ -183,14 +202,14 @@ func (r *reporter) measure(ctx context.Context, o *observed, ng *v1alpha1.NodeGa
 	return status
 }
 
-// write writes a gate's status if it has changed since it was last written.
+// write writes a gate's status if that is necessary.
 func (r *reporter) write(ctx context.Context, ng *v1alpha1.NodeGate, last *reported, status v1alpha1.NodeGateStatus) error {
-	if apiequality.Semantic.DeepEqual(last.status, status) {
-		return nil
-	}
 	if r.last.set.Source != v1alpha1.SourceCRD {
 		r.logConditions(ng.Name, last.status.Conditions, status.Conditions)
 		last.status = status
+		return nil
+	}
+	if !r.mustWrite(last, &status) {
 		return nil
 	}
 	body, err := statusPatch(ng.UID, &status)
@@ -206,7 +225,7 @@ func (r *reporter) write(ctx context.Context, ng *v1alpha1.NodeGate, last *repor
 	switch {
 	case err == nil:
 		r.recordConditionEvents(ng, last.status.Conditions, status.Conditions)
-		last.status = status
+		last.status, last.writtenAt = status, r.clock.Now()
 	case apierrors.IsNotFound(err): // deleted; the feed will report it
 	default:
 		return fmt.Errorf("patching status: %w", err)

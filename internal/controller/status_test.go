@@ -57,6 +57,7 @@ func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 			t.Errorf("status: %+v", before.Status)
 		}
 		written := patches.Load()
+		w.setGates(true, before) // the feed delivers the write
 		for range 60 {
 			w.c.GatesChanged()
 			controllertest.Pass(10 * time.Second)
@@ -85,6 +86,69 @@ func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A status that another writer has replaced, such as a restore or the delayed write of a previous
+// leader, is written again, but not more often than all nodes are reconciled.
+func TestReplacedStatusIsWrittenAgain(t *testing.T) {
+	const watched, step = 25 * time.Minute, 10 * time.Second
+	replace := func(w *world) {
+		ng := w.stored("gate")
+		ng.Status.Nodes = v1alpha1.NodeCounts{Closed: 5}
+		c := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady)
+		c.Status, c.Reason = metav1.ConditionFalse, v1alpha1.ReasonFeedsNotSynced
+		if err := w.c.client.Status().Update(t.Context(), ng); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		act    func(*world)
+		every  time.Duration
+		behind time.Duration // the delay of the feed
+		writes int32
+	}{
+		"replaced once":            {replace, watched, 0, 1},
+		"replaced again and again": {replace, step, 0, 2},
+		"another field changed": {func(w *world) {
+			ng := w.stored("gate")
+			ng.Labels = map[string]string{"a": "b"}
+			if err := w.c.client.Update(t.Context(), ng); err != nil {
+				t.Error(err)
+			}
+		}, watched, 0, 0},
+		"written while the feed is behind": {func(w *world) {
+			w.remove("n0000")
+			w.c.NodeChanged("n0000", gate.Everything())
+		}, watched, 5 * time.Minute, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var patches atomic.Int32
+				w := newWorld(t, controllertest.Gate("gate"))
+				w.add(5, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
+				defer w.start(logr.Discard(), countPatches(&patches, &atomic.Bool{}))()
+				controllertest.Pass(5 * time.Second)
+				written, past := patches.Load(), []*v1alpha1.NodeGate{w.stored("gate")}
+				for at := time.Duration(0); at < watched; at += step {
+					w.mu.Lock()
+					w.gates = past[max(0, len(past)-1-int(c.behind/step)):][:1]
+					w.mu.Unlock()
+					if at%c.every == 0 {
+						c.act(w)
+					}
+					controllertest.Pass(step)
+					past = append(past, w.stored("gate"))
+				}
+				if n := patches.Load() - written; n != c.writes {
+					t.Errorf("%d writes in %s, want %d", n, watched, c.writes)
+				}
+				status := w.stored("gate").Status
+				if right := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) && status.Nodes.Closed == 0; right != (c.every == watched) {
+					t.Errorf("in the end, the status is %+v", status)
+				}
+			})
+		})
+	}
 }
 
 // A leader reports as soon as it knows the whole fleet, and that the API server closes new
