@@ -183,23 +183,19 @@ func (c *Controller) Follow(ctx context.Context) {
 	defer running.Wait()
 	running.Go(func() { c.compiler.Run(ctx) })
 	running.Go(func() { c.rules.watch(ctx) })
+	running.Go(func() { c.rules.run(ctx) })
 	ticker := c.clock.NewTicker(rulesInterval)
 	defer ticker.Stop()
 	var refreshed time.Time
 	var before map[string]string
 	for {
-		due := true
-		select {
-		case <-ctx.Done():
+		due := c.awaitChange(ctx, ticker.C())
+		if ctx.Err() != nil {
 			return
-		case <-c.gatesChanged:
-		case <-c.rules.changed:
-			due = c.clock.Since(refreshed) >= refreshInterval
-		case <-ticker.C():
-			due = c.clock.Since(refreshed) >= refreshInterval
 		}
+		due = due || c.clock.Since(refreshed) >= refreshInterval
 		gap := refreshDelay
-		switch managed, known := c.rules.managed(ctx); {
+		switch managed, known := c.rules.managed(); {
 		case !known:
 			gap = rulesRetry
 			c.GatesChanged() // they must still be compiled
@@ -215,6 +211,26 @@ func (c *Controller) Follow(ctx context.Context) {
 		case <-c.clock.After(gap):
 		}
 	}
+}
+
+// awaitChange waits until the gates, or the rules that manage taints, may have changed, or
+// it is time to list the rules. It lists the rules, and returns whether the gates may have
+// changed.
+func (c *Controller) awaitChange(ctx context.Context, tick <-chan time.Time) (gates bool) {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c.gatesChanged:
+		gates = true
+	case <-c.rules.changed:
+	case <-tick:
+	case result := <-c.rules.listed:
+		if !c.rules.take(result) {
+			return false
+		}
+	}
+	c.rules.request(ctx)
+	return gates
 }
 
 // refreshGates compiles the gates and triggers an evaluation of all nodes. managed has

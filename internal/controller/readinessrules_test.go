@@ -142,6 +142,91 @@ func TestFirstListOfReadinessRulesFails(t *testing.T) {
 	}
 }
 
+// While lists of rules hang, the last result remains valid, and nothing waits for a list more
+// than once: a change that is found when nodes have been listed again takes effect at once. The
+// result of a slow list is used when it arrives.
+func TestListOfReadinessRulesHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
+		w.add(1, func(_ int, n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		var hangs atomic.Bool
+		var managed atomic.Pointer[unstructured.Unstructured]
+		answer := make(chan struct{})
+		funcs := listingRules(func() (all []unstructured.Unstructured, err error) {
+			if hangs.Load() {
+				select {
+				case <-time.After(rulesTimeout):
+					return nil, context.DeadlineExceeded
+				case <-answer:
+				}
+			}
+			if r := managed.Load(); r != nil {
+				all = append(all, *r)
+			}
+			return all, nil
+		})
+		defer w.start(logr.Discard(), funcs)()
+		controllertest.Pass(5 * time.Second)
+
+		hangs.Store(true)
+		w.c.GatesChanged()
+		controllertest.Pass(time.Second) // for this list
+		for range 3 {
+			w.mu.Lock()
+			w.unsynced = true
+			w.mu.Unlock()
+			w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
+			controllertest.Pass(time.Second)
+			w.mu.Lock()
+			w.unsynced = false
+			w.mu.Unlock()
+			w.c.GatesChanged()
+			controllertest.Pass(2 * refreshDelay)
+			if w.closed() > 0 {
+				t.Fatal("the gate has not opened although the nodes are synced")
+			}
+			w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		}
+
+		controllertest.Pass(2 * rulesTimeout)
+		managed.Store(new(rule(controllertest.TaintKey)))
+		w.c.GatesChanged()
+		controllertest.Pass(rulesTimeout / 2)
+		close(answer)
+		controllertest.Pass(2 * statusInterval)
+		if meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted) {
+			t.Error("the rule was not found by a slow list")
+		}
+	})
+}
+
+// A gate does not act if a rule that is older than the gate manages its taint, even if rules are
+// not watched.
+func TestReadinessRuleOlderThanAGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.add(10, func(_ int, n *gate.Node) { // new, and open
+			delete(n.Labels, "fit")
+			n.Created = time.Now().Add(time.Minute)
+		})
+		var managed atomic.Bool
+		defer w.start(logr.Discard(), listingRules(func() (all []unstructured.Unstructured, err error) {
+			<-time.After(rulesPatience / 2)
+			if managed.Load() {
+				all = append(all, rule(controllertest.TaintKey))
+			}
+			return all, nil
+		}))()
+		controllertest.Pass(5 * time.Second)
+		managed.Store(true)
+		w.setGates(true, controllertest.Gate("gate"))
+		controllertest.Pass(10 * time.Second)
+		if n := w.written(); n > 0 {
+			t.Errorf("%d nodes were written although a rule manages the taint", n)
+		}
+	})
+}
+
 // listingRules returns the result of rules for lists of NodeReadinessRules.
 func listingRules(rules func() ([]unstructured.Unstructured, error)) interceptor.Funcs {
 	funcs := allowingAllBut(nil)
