@@ -4,6 +4,7 @@ package signal
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -115,10 +116,20 @@ func (s completed) success(r runs, in gate.Input) time.Time {
 		return remembered
 	case r.last.Run.Succeeded:
 		return latest(remembered, endOf(r.last, in.Now))
-	case remembered.After(r.last.Created):
+	case remembered.After(r.last.Created) && !s.failedSince(remembered, r.last, in):
 		return remembered
 	}
 	return time.Time{}
+}
+
+// failedSince reports whether the remembered success is that of a pod that was created
+// before the given one, which has failed: two runs of one check may overlap. The record
+// contains whole seconds.
+func (s completed) failedSince(remembered time.Time, failed *gate.Pod, in gate.Input) bool {
+	return slices.ContainsFunc(in.Pods[s.query], func(p gate.Pod) bool {
+		return p.Finished && p.Run.Succeeded && decidesAfter(failed, &p, in.Now) &&
+			endOf(&p, in.Now).Truncate(time.Second).Equal(remembered.Truncate(time.Second))
+	})
 }
 
 // Read implements gate.Signal.

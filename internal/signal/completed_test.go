@@ -258,6 +258,23 @@ func TestCompletedThenFailed(t *testing.T) {
 	}
 }
 
+// Two runs overlap: the one that was created last decides, whichever result is seen first.
+func TestCompletedWhileAnotherRuns(t *testing.T) {
+	success := running("agent", created(50*time.Second), ended(true, 20*time.Second))
+	failure := running("agent", created(40*time.Second), ended(false, 5*time.Second))
+	for _, seen := range []bool{true, false} {
+		c := checked(t, preflight(0))
+		if seen {
+			c.pods(success)
+			c.after(0)
+		}
+		c.pods(success, failure)
+		if r := c.after(time.Second); r.Reason != v1alpha1.ReadingPodFailed {
+			t.Errorf("the success was seen first: %t: %s", seen, r.Message())
+		}
+	}
+}
+
 // A success of an earlier boot counts in no later one, however the reboot was observed,
 // and although its pod still exists.
 func TestCompletedInAnotherBoot(t *testing.T) {
