@@ -8,26 +8,31 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 // carried is what a decision hands on to the next decision about the same Node, and what
 // is not worth a write. The maps are by gate.
 type carried struct {
-	uid                 types.UID
+	uid types.UID
+	// seq is the number of the set of gates of that decision.
+	seq                 uint64
 	lost, rollout, left map[string]time.Time
 	group               map[string]time.Time
 	steady              map[string]gate.Steady
 	shadow              map[string]string
 }
 
-// recall sets the facts that the previous decision handed on.
-func (s *nodeStates) recall(f *gate.Facts) {
+// recall sets the facts that the previous decision handed on. Times since which signals
+// hold or do not hold are those of the gate's current signals.
+func (s *nodeStates) recall(f *gate.Facts, set *gateset.Set) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.byName[f.Node.Name]
 	if state == nil || state.carried == nil || state.carried.uid != f.Node.UID {
 		return
 	}
+	state.carried = state.carried.under(set)
 	r := state.carried
 	f.LostSince, f.RolloutSince, f.LeftSince, f.Steady, f.Shadow = r.lost, r.rollout, r.left, r.steady, r.shadow
 	f.GroupSince = r.group
@@ -36,14 +41,15 @@ func (s *nodeStates) recall(f *gate.Facts) {
 // keep stores what a decision hands on. With part, the decision is a part of another one:
 // for gates whose signals it did not read, the previous values are kept. The same applies
 // to gates that are not covered; nil covers all.
-func (s *nodeStates) keep(n *gate.Node, d *gate.Decision, part bool, covers func(gate string) bool) {
+func (s *nodeStates) keep(set *gateset.Set, n *gate.Node, d *gate.Decision, part bool, covers func(gate string) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.at(n.Name)
-	before, r := state.carried, carried{uid: n.UID}
+	before, r := state.carried, carried{uid: n.UID, seq: set.Seq}
 	if before == nil || before.uid != n.UID {
 		before = &carried{}
 	}
+	before = before.under(set)
 	if covers != nil {
 		r.retainOthers(before, covers)
 	}
@@ -70,6 +76,19 @@ func (s *nodeStates) keep(n *gate.Node, d *gate.Decision, part bool, covers func
 	if state.carried = nil; !r.isEmpty() {
 		state.carried = &r
 	}
+}
+
+// under returns what is handed on if the gates are those of the set: without times of signals
+// that the gates no longer have. What it contains is not modified, because decisions read it.
+func (r *carried) under(set *gateset.Set) *carried {
+	changed := func(gate string) bool { return set.SignalsSince[gate] > r.seq }
+	if r.seq >= set.Seq {
+		return r
+	}
+	now := &carried{uid: r.uid, seq: set.Seq}
+	now.retainOthers(r, changed)
+	now.left, now.shadow = r.left, r.shadow // they do not depend on signals
+	return now
 }
 
 func (r *carried) isEmpty() bool {

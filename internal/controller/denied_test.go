@@ -126,7 +126,7 @@ func newWaitingWorld(t *testing.T, change func(*gate.Node)) *world {
 func TestDeniedWriteKeepsOtherWaits(t *testing.T) {
 	w := newWaitingWorld(t, func(*gate.Node) {})
 	steady := map[string]gate.Steady{"gate": {}}
-	before := &carried{uid: w.nodes["n0000"].UID, steady: steady}
+	before := &carried{uid: w.nodes["n0000"].UID, seq: 1, steady: steady}
 	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: controllertest.TaintKey}, 3, func() { w.c.nodes.at("n0000").carried = before })
 	if w.written() != 0 || kept == nil || kept.lost["other"].IsZero() {
 		t.Errorf("after %d writes, it is not known since when the signal of the other gate has not held: %+v", w.written(), kept)
@@ -143,7 +143,7 @@ func TestPartialWriteKeepsOtherWaits(t *testing.T) {
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Effect: corev1.TaintEffectNoSchedule})
 	})
 	began := time.Now().Add(-time.Minute)
-	before := &carried{uid: w.nodes["n0000"].UID, lost: map[string]time.Time{"other": began}}
+	before := &carried{uid: w.nodes["n0000"].UID, seq: 1, lost: map[string]time.Time{"other": began}}
 	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.nodes.at("n0000").carried = before })
 	if w.written() != 1 || kept.lost["other"] != began {
 		t.Errorf("after %d partial writes, the other gate waits since %s, want %s", w.written(), kept.lost["other"], began)
@@ -153,15 +153,15 @@ func TestPartialWriteKeepsOtherWaits(t *testing.T) {
 	n := gate.Node{Name: "n", UID: "u"}
 	s := newNodeStates()
 	both := []gate.Verdict{{Gate: "a", LostSince: began, Steady: &gate.Steady{}}, {Gate: "b", RolloutSince: began}}
-	s.keep(&n, &gate.Decision{Verdicts: both}, false, nil)
-	s.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true, nil)
+	s.keep(&gateset.Set{}, &n, &gate.Decision{Verdicts: both}, false, nil)
+	s.keep(&gateset.Set{}, &n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true, nil)
 	if r := s.byName["n"].carried; r.lost["a"] != began || len(r.steady) != 1 || len(r.rollout) != 0 {
 		t.Errorf("stored %+v", r)
 	}
-	if s.keep(&gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true, nil); s.byName["n"].carried.uid != "v" {
+	if s.keep(&gateset.Set{}, &gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true, nil); s.byName["n"].carried.uid != "v" {
 		t.Errorf("the state of an earlier Node remains: %+v", s.byName["n"].carried)
 	}
-	if s.keep(&n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}}}, false, nil); s.byName["n"].carried != nil {
+	if s.keep(&gateset.Set{}, &n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}}}, false, nil); s.byName["n"].carried != nil {
 		t.Errorf("stored %+v", s.byName["n"].carried)
 	}
 }

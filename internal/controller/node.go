@@ -73,12 +73,12 @@ func (c *Controller) fail(set *gateset.Set, facts *gate.Facts, d *gate.Decision,
 	}
 	switch {
 	case !d.Changes: // there were only conditions to write
-		c.nodes.keep(&facts.Node, d, false, set.Scope())
+		c.nodes.keep(set, &facts.Node, d, false, set.Scope())
 		if after > 0 {
 			c.queue.AddAfter(facts.Node.Name, after)
 		}
 	case errors.Is(err, write.ErrDenied):
-		c.nodes.keep(&facts.Node, d, false, unchangedBy(d, set))
+		c.nodes.keep(set, &facts.Node, d, false, unchangedBy(d, set))
 	}
 	return fmt.Errorf("applying decision: %w", err)
 }
@@ -104,7 +104,7 @@ func (c *Controller) gather(name string, set *gateset.Set) (gate.Facts, bool) {
 	}
 	facts.Transient = gate.Transient{Prefixes: c.options.TransientTaintPrefixes, GateKeys: set.Keys}
 	facts.Allowed = c.allowed
-	c.nodes.recall(&facts)
+	c.nodes.recall(&facts, set)
 	facts.Groups = c.groupFacts(set, &facts.Node)
 	facts.AllPods = c.inspector.Take(name)
 	// These come from the set, not from the feed: a gate that the feed has lost since the
@@ -230,7 +230,7 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 func (c *Controller) account(set *gateset.Set, facts *gate.Facts, d *gate.Decision, part bool) {
 	n := &facts.Node
 	c.recordStates(set, n.Name, c.gateStates(set, facts, d, nil), true)
-	c.nodes.keep(n, d, part, set.Scope())
+	c.nodes.keep(set, n, d, part, set.Scope())
 	now := c.clock.Now()
 	waits := c.nodes.signalWaits(set, n, d, now)
 	var t transitions

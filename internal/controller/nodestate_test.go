@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 )
 
 // Of a deleted node, only a pending change is kept, which may be that of a new node with
 // the same name.
 func TestForgottenNodeKeepsOnlyThePendingChange(t *testing.T) {
 	fill := func(s *nodeStates) {
-		s.keep(&gate.Node{Name: "n", UID: "u"}, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: time.Now()}}}, false, nil)
+		s.keep(&gateset.Set{}, &gate.Node{Name: "n", UID: "u"}, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: time.Now()}}}, false, nil)
 		s.settle("n", 1, time.Time{})
 		s.newlyIgnored("n", map[string]string{"a": "cause"})
 		s.failed("n", true)

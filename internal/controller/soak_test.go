@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -71,6 +72,66 @@ func TestOpenAfterIsWaitedFor(t *testing.T) {
 	}
 }
 
+// Waits belong to the signals of a gate: they start again if the signals are edited or the gate
+// is created again, but not if something else is edited.
+func TestWaitsOfAnEditedGate(t *testing.T) {
+	byB := func(ng *v1alpha1.NodeGate) { ng.Generation, ng.Spec.OpenWhen[0].SignalSource = 2, hasLabel("b") }
+	for name, c := range map[string]struct {
+		edit  func(*v1alpha1.NodeGate)
+		waits bool
+	}{
+		"its signals":   {byB, true},
+		"created again": {func(ng *v1alpha1.NodeGate) { byB(ng); ng.UID, ng.Generation = "other", 1 }, true},
+		"its budget": {func(ng *v1alpha1.NodeGate) {
+			ng.Generation, ng.Spec.Budget.MaxReclosed = 2, ptr.To(intstr.FromString("100%"))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { testEditedWait(t, c.edit, c.waits) })
+		})
+	}
+}
+
+func hasLabel(key string) v1alpha1.SignalSource {
+	return v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: key}}
+}
+
+// testEditedWait edits two gates a minute before they open or close.
+func testEditedWait(t *testing.T, edit func(*v1alpha1.NodeGate), waits bool) {
+	t.Helper()
+	opens := controllertest.Gate("opens", func(spec *v1alpha1.NodeGateSpec) {
+		spec.OpenWhen[0].SignalSource = hasLabel("a")
+		spec.Timing.OpenAfterSeconds = 3600
+	})
+	closes := controllertest.Gate("closes", func(spec *v1alpha1.NodeGateSpec) {
+		spec.Taint.Key = "example.com/closes"
+		spec.OpenWhen[0].SignalSource = hasLabel("not")
+		spec.ReclosePolicy, spec.Timing.CloseAfterSeconds = v1alpha1.RecloseOnRegression, ptr.To[int32](3600)
+	})
+	w := newWorld(t, opens, closes)
+	w.add(1, func(_ int, n *gate.Node) {
+		n.Labels["not"] = ""
+		isClosed(n, "opens", v1alpha1.ReasonRegression)
+		isOpen(n, "closes")
+	})
+	defer w.start(logr.Discard(), interceptor.Funcs{})()
+	controllertest.Pass(time.Minute)
+	w.change("n0000", func(n *gate.Node) { n.Labels["a"] = ""; delete(n.Labels, "not") })
+	controllertest.Pass(59 * time.Minute)
+	w.change("n0000", func(n *gate.Node) { n.Labels["b"] = "" }) // opens reads it from now on
+	edited := []*v1alpha1.NodeGate{opens.DeepCopy(), closes.DeepCopy()}
+	edit(edited[0])
+	edit(edited[1])
+	if edited[1].Spec.OpenWhen[0].Label.Key == "b" { // so that it does not hold
+		edited[1].Spec.OpenWhen[0].Label.Key = "neither"
+	}
+	w.setGates(true, edited...)
+	controllertest.Pass(2 * time.Minute)
+	if got := w.written() == 0; got != waits {
+		t.Errorf("an hour after the first signals changed, both gates wait: %t, want %t", got, waits)
+	}
+}
+
 // A heartbeat that becomes too old restarts openAfterSeconds, although no event reports
 // it, and even if the controller is replaced.
 func TestStaleHeartbeatRestartsOpenAfter(t *testing.T) {
@@ -81,6 +142,34 @@ func TestStaleHeartbeatRestartsOpenAfter(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A checker reports once, and again after 20 minutes, in which its heartbeat was too old.
+func TestHeartbeatReturnsWhileWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", probed(func(s *v1alpha1.NodeGateSpec) {
+			s.OpenWhen[0].Condition.MaxHeartbeatAgeSeconds = ptr.To[int32](60)
+			s.Timing.OpenAfterSeconds = 600
+		})))
+		w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonRegression) })
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(10 * time.Second)
+		beat := func(n *gate.Node) { n.Conditions[0].Heartbeat = time.Now() }
+		w.change("n0000", func(n *gate.Node) { is("Probed", "True")(w, n, time.Now()); beat(n) })
+		controllertest.Pass(20 * time.Minute)
+		w.change("n0000", beat)
+		controllertest.Pass(50 * time.Second)
+		if w.closed() != 1 {
+			t.Error("it opened at the first heartbeat after 20 minutes")
+		}
+		for range 10 {
+			w.change("n0000", beat)
+			controllertest.Pass(time.Minute)
+		}
+		if w.closed() != 0 {
+			t.Error("it is closed after ten minutes of heartbeats")
+		}
+	})
 }
 
 func testStaleSoak(t *testing.T, beats, replaced bool) {

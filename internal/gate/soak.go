@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -36,8 +37,9 @@ type Steady struct {
 
 // soaked returns the time at which the signals of a closed gate with this record will
 // have been in the state that opens it for long enough. It is zero if they are not in
-// that state, or need not be for any time. Unknown signals, and outdated ones because
-// the node is unreachable, neither count nor interrupt the time.
+// that state, or need not be for any time. Signals that have not been observed, and
+// outdated ones because the node is unreachable, neither count nor interrupt the time. A
+// stale heartbeat interrupts it: nothing has confirmed the state.
 func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 	g, v := s.gate, s.verdict
 	opens := Holds
@@ -45,7 +47,9 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 		opens = NotYet
 	}
 	switch {
-	case g.OpenAfter == 0, state == Unknown, !g.CloseWhen && (d.Node.Silent() || d.Node.ShuttingDown):
+	case g.OpenAfter == 0, !g.CloseWhen && (d.Node.Silent() || d.Node.ShuttingDown):
+		return time.Time{}
+	case state == Unknown && !slices.ContainsFunc(v.Readings, Reading.unconfirmed):
 		return time.Time{}
 	case state != opens:
 		v.Steady = &Steady{}
@@ -72,6 +76,12 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 		start = latest(start, r.closedSince(&d.Node)) // earlier times do not count
 	}
 	return latest(start, d.Node.Created).Add(g.OpenAfter)
+}
+
+// unconfirmed reports whether the signal, or one of its alternatives, is unknown because of
+// what the node reports, such as a heartbeat that is too old.
+func (r Reading) unconfirmed() bool {
+	return r.State == Unknown && !r.Unseen() && (r.Reason == v1alpha1.ReadingStaleHeartbeat || r.Reason == v1alpha1.ReadingNoneHolds)
 }
 
 // reportedSince returns the time since which the readings have been in the state that

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"sort"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/signal"
@@ -57,6 +59,9 @@ type Set struct {
 	Seq uint64
 	// Since contains, by name, the number of the set in which each gate last changed.
 	Since map[string]uint64
+	// SignalsSince contains, by name, the number of the set in which the signals of each
+	// gate last changed. Those of a gate that was created again are new.
+	SignalsSince map[string]uint64
 	// broken contains the errors of gates that cannot be compiled, by name.
 	broken map[string]error
 	// Sources contains the complete sources of gates, as in gate.Facts.CompleteSources.
@@ -112,14 +117,15 @@ func New(before *Set, now Snapshot, policy gate.KeyPolicy) *Set {
 
 func newSet(now Snapshot) *Set {
 	return &Set{
-		Source:   now.Source,
-		Since:    make(map[string]uint64, len(now.Gates)),
-		Declared: make(map[string]*v1alpha1.NodeGate, len(now.Gates)),
-		Keys:     make(map[string]bool, len(now.Gates)),
-		Complete: now.Complete,
-		Deleted:  now.Deleted,
-		broken:   make(map[string]error),
-		Sources:  map[string]bool{now.Source: now.Complete},
+		Source:       now.Source,
+		Since:        make(map[string]uint64, len(now.Gates)),
+		SignalsSince: make(map[string]uint64, len(now.Gates)),
+		Declared:     make(map[string]*v1alpha1.NodeGate, len(now.Gates)),
+		Keys:         make(map[string]bool, len(now.Gates)),
+		Complete:     now.Complete,
+		Deleted:      now.Deleted,
+		broken:       make(map[string]error),
+		Sources:      map[string]bool{now.Source: now.Complete},
 	}
 }
 
@@ -163,7 +169,16 @@ func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.Nod
 		}
 		s.Gates, s.Since[ng.Name] = append(s.Gates, compiled), s.Seq
 	}
-	s.Declared[ng.Name] = ng
+	s.Declared[ng.Name], s.SignalsSince[ng.Name] = ng, s.Seq
+	if known && sameSignals(before.Declared[ng.Name], ng) {
+		s.SignalsSince[ng.Name] = before.SignalsSince[ng.Name]
+	}
+}
+
+// sameSignals reports whether two gates with the same name are one gate with the same signals.
+func sameSignals(a, b *v1alpha1.NodeGate) bool {
+	return a.UID == b.UID && a.ReadError == b.ReadError &&
+		equality.Semantic.DeepEqual(a.Spec.OpenWhen, b.Spec.OpenWhen) && equality.Semantic.DeepEqual(a.Spec.CloseWhen, b.Spec.CloseWhen)
 }
 
 // addKeys adds the taint keys of a gate. Nodes may have its taints even if it is not in force,

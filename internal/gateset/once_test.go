@@ -3,6 +3,8 @@
 package gateset_test
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,6 +64,35 @@ func TestBrokenGate(t *testing.T) {
 	}
 	if set.Rejection("agent") != "" || set.Rejection("other") != "" {
 		t.Errorf("rejections %q and %q", set.Rejection("agent"), set.Rejection("other"))
+	}
+}
+
+// Other gates ignore the taints of a gate that may be on nodes, but not those of a gate that
+// may not use its key: they belong to another program.
+func TestKeys(t *testing.T) {
+	const ours, theirs = "example.com/a", "example.com/b"
+	policy := gate.KeyPolicy{Allowed: gate.AllowedTaints{{Key: ours, Effect: corev1.TaintEffectNoSchedule}: true}}
+	with := func(key, more string) string {
+		return "metadata: {name: g}\nspec: {nodeSelector: {}, taint: {key: " + key + ", effect: NoSchedule}" + more + "}"
+	}
+	const signal = ", openWhen: [{name: s, label: {key: fit}}]"
+	for name, c := range map[string]struct {
+		declared string
+		policy   gate.KeyPolicy
+		want     string
+	}{
+		"allowed":                     {with(ours, signal), policy, ours},
+		"allowed, invalid":            {with(ours, ""), policy, ours},
+		"in dry run":                  {with(ours, signal+", mode: DryRun"), policy, ""},
+		"not allowed":                 {with(theirs, signal), policy, ""},
+		"not allowed, invalid":        {with(theirs, ""), policy, ""},
+		"what is allowed is unknown":  {with(theirs, signal), gate.KeyPolicy{}, theirs},
+		"not allowed, for the second": {with(ours, signal+", recloseTaint: {key: "+theirs+", effect: NoSchedule}"), policy, ""},
+	} {
+		set := gateset.Of(clitest.Declare(t, c.declared), c.policy, gateset.IgnoreStatus)
+		if got := strings.Join(slices.Collect(maps.Keys(set.Keys)), " "); got != c.want {
+			t.Errorf("%s: the keys are %q, want %q", name, got, c.want)
+		}
 	}
 }
 

@@ -67,3 +67,38 @@ func TestEitherHoldsSince(t *testing.T) {
 		}
 	}
 }
+
+// If none of several conditions, or of the ways of being ready, is sufficient, the signal
+// has not held since the last of them stopped, in any order.
+func TestNoneHoldsSince(t *testing.T) {
+	at := func(name string, ago time.Duration) gate.Condition {
+		c := cond(name, "False")
+		c.Transition = epoch.Add(-ago)
+		return c
+	}
+	s := mustCompile(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{TypePattern: "Disk.*", Status: "True"}})
+	for name, c := range map[string]struct {
+		node  *world
+		since time.Time
+	}{
+		"the later comes first": {conditions(at("DiskB", time.Minute), at("DiskA", time.Hour)), epoch.Add(-time.Minute)},
+		"the later comes last":  {conditions(at("DiskA", time.Hour), at("DiskB", time.Minute)), epoch.Add(-time.Minute)},
+		"one has no time":       {conditions(at("DiskA", time.Hour), gate.Condition{Type: "DiskB", Status: "False"}), time.Time{}},
+	} {
+		if r, _ := read(t, s, c.node); r.State != gate.NotYet || !r.Since.Equal(c.since) {
+			t.Errorf("%s: %s since %s, want %s", name, r.State, r.Since, c.since)
+		}
+	}
+	lost := func(d time.Duration) gate.Reading {
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodNotReady, Since: epoch.Add(-d)}
+	}
+	none := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing} // until a pod is found
+	unknown := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodNotReady}
+	for _, c := range []struct{ a, b, want gate.Reading }{
+		{lost(1), lost(2), lost(1)}, {lost(2), lost(1), lost(1)}, {none, lost(2), lost(2)}, {unknown, lost(1), unknown}, {lost(1), unknown, unknown},
+	} {
+		if got := either(c.a, c.b); got != c.want {
+			t.Errorf("either(%s, %s) is since %s, want %s", c.a.Since, c.b.Since, got.Since, c.want.Since)
+		}
+	}
+}
