@@ -190,6 +190,10 @@ func TestGateGone(t *testing.T) {
 		"renamed: an earlier name takes over an open record": {
 			aNode(earlier).open("cni"),
 			"write [] aaa:Open>Open(Birth) cni:->-(GateDeleted)"},
+		"an open record and the taint of a gate without a record": {
+			aNode(renamed).open("cni").taint(cniTaint),
+			"write [" + cniTaint + "] cni:Open>-(GateDeleted) zzz:->Closed(Adopted)",
+		},
 		"a damaged record and another gate's recloseTaint": {
 			aNode(aGate("zzz", recloseTainting(cniTaint))).raw("cni", "garbage").taint(cniTaint),
 			"write [" + cniTaint + "] cni:Open>-(GateDeleted) zzz:->Closed(Adopted)",
