@@ -57,10 +57,11 @@ type Report struct {
 	Results []Result `json:"results"`
 }
 
-// Table writes the rows as a Markdown table.
+// Table writes the rows as a Markdown table, with a row for the title of each figure.
 func (r *Report) Table(out io.Writer) {
 	fmt.Fprintln(out, "| | what | unit | nodegate | limit | ratio | n | goal | |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, result := range r.Results {
+		fmt.Fprintf(out, "| **%s** | **%s** | | | | | | | |\n", result.ID, result.Title)
 		for _, row := range result.Rows {
 			fmt.Fprintf(out, "| %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", result.ID, row.What, row.Unit,
 				cmp.Or(row.Nodegate.String(), unmeasured), row.Limit, row.Ratio, row.count(), row.Goal.text(row.Unit), row.verdict())
