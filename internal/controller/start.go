@@ -49,10 +49,11 @@ func (c *Controller) Start(ctx context.Context) error {
 	running.Go(func() { c.bypass.Run(ctx) })
 	running.Go(func() { c.events.Run(ctx) })
 	c.resyncAll()
-	if err := c.watchdog(ctx, workers); err != nil {
+	err := c.watchdog(ctx, workers)
+	c.queue.ShutDown()
+	if err != nil {
 		return err
 	}
-	c.queue.ShutDown()
 	running.Wait()
 	return nil
 }
