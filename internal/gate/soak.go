@@ -49,7 +49,7 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 	switch {
 	case g.OpenAfter == 0, !g.CloseWhen && (d.Node.Silent() || d.Node.ShuttingDown):
 		return time.Time{}
-	case state == Unknown && !slices.ContainsFunc(v.Readings, Reading.unconfirmed):
+	case state == Unknown && !anyUnconfirmed(v.Readings):
 		return time.Time{}
 	case state != opens:
 		v.Steady = &Steady{}
@@ -72,16 +72,25 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 	if complete && !is.Begun {
 		start = earliest(start, reported.Add(HeartbeatSkew))
 	}
-	if r.closedForBoot() || r.Reason == v1alpha1.ReasonSignalsHold {
-		start = latest(start, r.closedSince(&d.Node)) // earlier times do not count
-	}
-	return latest(start, d.Node.Created).Add(g.OpenAfter)
+	return d.soaksFrom(r, start).Add(g.OpenAfter)
 }
 
-// unconfirmed reports whether the signal, or one of its alternatives, is unknown because of
+// soaksFrom returns the time from which the time counts, given since when the signals have had
+// the state: time before the Node was created does not count, nor does time before the gate
+// closed because of a boot or because its signals held.
+func (d *decider) soaksFrom(r *Record, start time.Time) time.Time {
+	if r.closedForBoot() || r.Reason == v1alpha1.ReasonSignalsHold {
+		start = latest(start, r.closedSince(&d.Node))
+	}
+	return latest(start, d.Node.Created)
+}
+
+// anyUnconfirmed reports whether a signal, or one of its alternatives, is unknown because of
 // what the node reports, such as a heartbeat that is too old.
-func (r Reading) unconfirmed() bool {
-	return r.State == Unknown && !r.Unseen() && (r.Reason == v1alpha1.ReadingStaleHeartbeat || r.Reason == v1alpha1.ReadingNoneHolds)
+func anyUnconfirmed(readings []Reading) bool {
+	return slices.ContainsFunc(readings, func(r Reading) bool {
+		return r.State == Unknown && !r.Unseen() && (r.Reason == v1alpha1.ReadingStaleHeartbeat || r.Reason == v1alpha1.ReadingNoneHolds)
+	})
 }
 
 // reportedSince returns the time since which the readings have been in the state that
