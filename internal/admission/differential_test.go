@@ -79,6 +79,7 @@ func TestPolicyAndWebhookAgree(t *testing.T) {
 		"one annotation too many":   {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1021)}},
 		"most annotations":          {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1020)}}, // with four records
 		"most, and a forged record": {ObjectMeta: metav1.ObjectMeta{Annotations: merged(numbered(1020), map[string]string{prefix + "one": "x"})}},
+		"many forged records":       {ObjectMeta: metav1.ObjectMeta{Annotations: manyRecords(1281)}},
 		"too many annotations":      {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1025)}},
 		"too many taints":           {Spec: corev1.NodeSpec{Taints: manyTaints(1025)}, ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{prefix + "one": "x"}}},
 		"many taints":               {Spec: corev1.NodeSpec{Taints: manyTaints(1000)}},
@@ -111,6 +112,15 @@ func TestPolicyAndWebhookAgree(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyRecords returns annotations with records of unknown gates.
+func manyRecords(n int) map[string]string {
+	out := map[string]string{}
+	for i := range n {
+		out[fmt.Sprintf("%sx%d", prefix, i)] = ""
+	}
+	return out
 }
 
 // asked returns the Node with the webhook's patch applied.

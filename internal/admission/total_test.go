@@ -220,9 +220,9 @@ func TestCostlyNodes(t *testing.T) {
 		"too little space for it": {annotations: full(110), noRecord: true},
 		"no space":                {annotations: full(0), noRecord: true},
 		"20,000 labels":           {labels: numbered(20_000, "v")},
-		"10,000 forged records":   {annotations: named(10_000, prefix, ""), noRecord: true},
+		"10,000 forged records":   {annotations: named(10_000, prefix, "")},
 		"500 forged records":      {annotations: named(500, prefix, "forged")},
-		"with them, no space":     {annotations: merged(named(300, prefix, "forged"), numbered(1023, "")), noRecord: true},
+		"with them, no space":     {annotations: merged(named(300, prefix, "forged"), numbered(1024, "")), noRecord: true},
 		"many long annotations":   {annotations: numbered(1000, strings.Repeat("v", 250))},
 	}
 	for name, test := range tests {

@@ -66,7 +66,7 @@ func (c *Controller) watchdog(ctx context.Context, workers []workerState) error 
 			return nil
 		case <-ticker.C():
 		}
-		if err := c.responses.check(c.clock.Now()); err != nil && c.options.GiveUpLease {
+		if err := c.responses.check(); err != nil && c.options.GiveUpLease {
 			return err
 		}
 		for i := range workers {
@@ -91,6 +91,8 @@ type responses struct {
 	// unanswered is the time since which no patch has been answered, although some were sent. It
 	// is zero until a patch fails without a response after the last response.
 	unanswered time.Time
+	// failed is the time at which the last of these patches failed.
+	failed time.Time
 }
 
 // record records the outcome of a patch that was sent at a time. Any answer of the API server is
@@ -101,22 +103,26 @@ func (r *responses) record(sent, now time.Time, err error) {
 	defer r.mu.Unlock()
 	switch {
 	case errors.Is(err, write.ErrUnsent):
+		return
 	case !errors.Is(err, write.ErrUnanswered):
 		r.last, r.unanswered = now, time.Time{}
+		return
 	case r.unanswered.IsZero() && sent.Before(r.last):
 		r.unanswered = r.last // other patches have been answered since
 	case r.unanswered.IsZero():
 		r.unanswered = sent
 	}
+	r.failed = now
 }
 
-// check returns an error if this replica should give up the Lease. A leader whose patches
-// have never received a response continues: its predecessor had the same problem, and the
-// replicas would take turns without success.
-func (r *responses) check(now time.Time) error {
+// check returns an error if this replica should give up the Lease. It does not if the answer of
+// one patch was lost and nothing remains to be written: the API server may well answer. A leader
+// whose patches have never received a response continues: its predecessor had the same problem,
+// and the replicas would take turns without success.
+func (r *responses) check() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last.IsZero() || r.unanswered.IsZero() || now.Sub(r.unanswered) < noResponseTimeout {
+	if r.last.IsZero() || r.unanswered.IsZero() || r.failed.Sub(r.unanswered) < noResponseTimeout {
 		return nil
 	}
 	return fmt.Errorf("no patch of a node has been answered since %s: another replica may be able to write", r.unanswered.UTC().Format(time.RFC3339))
