@@ -321,7 +321,7 @@ var All = []Mutant{
 	},
 	{
 		Name:   "records with which a kubelet registers are kept",
-		Edits:  []Edit{{"internal/admission/birth.yaml", "(variables.closed.size() == 0 || !variables.recordsFit ? [] :", "(variables.closed.size() == 0 || !variables.recordsFit || variables.annotations.size() > 0 ? [] :"}, {"internal/admission/birth.yaml", "!(variables.recordsFit && i in variables.closed),", "false,"}},
+		Edits:  []Edit{{"internal/admission/birth.yaml", "(variables.closed.size() == 0 || !variables.recordsFit ? [] :", "(variables.closed.size() == 0 || !variables.recordsFit || variables.annotations.size() > 0 ? [] :"}, {"internal/admission/birth.yaml", "variables.forged.map(key,", "variables.forged.filter(key, false).map(key,"}},
 		Breaks: judge.RuleForeign, Plays: []string{"forger"},
 	},
 
@@ -333,7 +333,7 @@ var All = []Mutant{
 	},
 	{
 		Name:   "nodes with annotations are created without records",
-		Edits:  []Edit{{"internal/admission/birth.yaml", "variables.annotations.size() <= 1280 && ", "variables.annotations.size() == 0 && "}},
+		Edits:  []Edit{{"internal/admission/birth.yaml", "variables.annotations.size() - variables.forged.size() <= 1024 && ", "variables.annotations.size() == 0 && "}},
 		Breaks: judge.RuleBirth, Plays: []string{"forger"},
 	},
 
