@@ -4,6 +4,7 @@ package testcluster
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,6 +50,33 @@ func ReadAuditFile(path string, offset int64, each func(*auditv1.Event) error) e
 		return fmt.Errorf("reading the audit log: %w", err)
 	}
 	return ReadAudit(log, each)
+}
+
+// AuditLength returns the length of the complete lines of an audit log: an offset for
+// ReadAuditFile. The size of the file may be within a line that is being written.
+func AuditLength(path string) (int64, error) {
+	log, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("opening the audit log: %w", err)
+	}
+	defer log.Close()
+	end, err := log.Seek(0, io.SeekEnd)
+	block := make([]byte, 64<<10)
+	for err == nil && end > 0 {
+		from := max(0, end-int64(len(block)))
+		part := block[:end-from]
+		if _, err = log.ReadAt(part, from); err != nil {
+			break
+		}
+		if i := bytes.LastIndexByte(part, '\n'); i >= 0 {
+			return from + int64(i) + 1, nil
+		}
+		end = from
+	}
+	if err != nil {
+		return 0, fmt.Errorf("reading the audit log: %w", err)
+	}
+	return 0, nil
 }
 
 // IsDryRun reports whether the request was a dry run.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -47,11 +46,8 @@ func Now(ctx context.Context, etcd *clientv3.Client, auditLog string) (Position,
 	if err != nil {
 		return Position{}, err
 	}
-	info, err := os.Stat(auditLog)
-	if err != nil {
-		return Position{}, fmt.Errorf("inspecting the audit log: %w", err)
-	}
-	return Position{revision, info.Size()}, nil
+	logged, err := testcluster.AuditLength(auditLog)
+	return Position{revision, logged}, err
 }
 
 // Read returns the history of a run since a position, merged from etcd and the audit
