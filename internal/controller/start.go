@@ -101,19 +101,15 @@ func (c *Controller) mayCount() bool {
 	return c.nodeFeed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom)
 }
 
-// countFleet enables the budget if every node has been evaluated with the current gates. The
-// status does not wait until budget may be granted.
+// countFleet enables the budget if every node has been evaluated with the current gates.
 func (c *Controller) countFleet() {
 	seq := c.set.Load().Seq
-	if !c.nodeFeed.NodesSynced() || c.ledger.IsSettledFor(seq) {
+	if !c.mayCount() || c.ledger.IsSettledFor(seq) {
 		return
 	}
-	nodes := c.nodeFeed.NodeNames()
-	if c.ledger.HasEvaluated(nodes, seq) {
+	c.ledger.Settle(c.nodeFeed.NodeNames(), seq)
+	if c.ledger.IsSettledFor(seq) {
 		c.noteCounted()
-	}
-	if c.mayCount() {
-		c.ledger.Settle(nodes, seq)
 	}
 }
 
