@@ -101,15 +101,19 @@ func (c *Controller) mayCount() bool {
 	return c.nodeFeed.NodesSynced() && !c.clock.Now().Before(c.budgetsFrom)
 }
 
-// countFleet enables the budget if every node has been evaluated with the current gates.
+// countFleet enables the budget if every node has been evaluated with the current gates. The
+// status does not wait until budget may be granted.
 func (c *Controller) countFleet() {
 	seq := c.set.Load().Seq
-	if !c.mayCount() || c.ledger.IsSettledFor(seq) {
+	if !c.nodeFeed.NodesSynced() || c.ledger.IsSettledFor(seq) {
 		return
 	}
-	c.ledger.Settle(c.nodeFeed.NodeNames(), seq)
-	if c.ledger.IsSettledFor(seq) {
+	nodes := c.nodeFeed.NodeNames()
+	if c.ledger.HasEvaluated(nodes, seq) {
 		c.noteCounted()
+	}
+	if c.mayCount() {
+		c.ledger.Settle(nodes, seq)
 	}
 }
 

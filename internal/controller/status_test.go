@@ -16,6 +16,7 @@ import (
 	kstatus "github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -70,9 +71,16 @@ func TestStatusIsWrittenOnlyWhenItChanges(t *testing.T) {
 		// The next leader finds a correct status. Its copy of the gate is as old as the last
 		// change of the spec.
 		w.gates = []*v1alpha1.NodeGate{before}
-		w.tookOver = true // so that the first report waits for an interval
 		patches.Store(0)
-		defer w.start(logr.Discard(), countPatches(&patches, &fail))()
+		next := countPatches(&patches, &fail)
+		answer := allowingAllBut(func(string) bool { return false }).Create
+		next.Create = func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+			if _, probe := obj.(*corev1.Node); probe {
+				<-time.After(statusInterval * 3 / 4) // so that the first report waits for the proof
+			}
+			return answer(ctx, c, obj, o...)
+		}
+		defer w.start(logr.Discard(), next)()
 		w.setGates(true, controllertest.Gate("gate"))
 		controllertest.Pass(statusInterval / 2)
 		w.mu.Lock()

@@ -189,6 +189,14 @@ func (l *Ledger) Settle(fleet []string, seq uint64) {
 	l.settled = max(l.settled, seq)
 }
 
+// HasEvaluated reports whether all these nodes have been evaluated with this gate set or a
+// later one.
+func (l *Ledger) HasEvaluated(nodes []string, seq uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !slices.ContainsFunc(nodes, func(node string) bool { return l.seqOf(node) < seq })
+}
+
 // IsSettledFor reports whether the whole fleet has been evaluated with this gate set or a
 // later one. If so, the caller need not list all nodes and call Settle.
 func (l *Ledger) IsSettledFor(seq uint64) bool {

@@ -15,6 +15,9 @@ var errNoObject = errors.New("it is not a JSON object")
 
 // decodeFields decodes the fields of a JSON object for which there is a target. A
 // json.RawMessage becomes a part of raw. The other fields may be nested to any depth.
+//
+// Decoders of the libraries count the nesting of the whole text, or copy each value, which
+// would multiply the memory that a large request needs (see limit.go).
 func decodeFields(raw []byte, targets map[string]any) error {
 	return fields(raw, func(name, value []byte) error {
 		switch target := targets[string(name)].(type) {

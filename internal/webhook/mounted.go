@@ -47,7 +47,7 @@ func (m *Mounted) NeedLeaderElection() bool { return false }
 // containers with the same user ID share a limited number of them on each node.
 func (m *Mounted) Start(ctx context.Context) error {
 	logged := ""
-	// It returns when the context ends, which is no error.
+	// This fails only if the context ends.
 	_ = wait.PollUntilContextCancel(ctx, cmp.Or(m.Period, readPeriod), true, func(context.Context) (bool, error) {
 		err := m.load()
 		switch {
