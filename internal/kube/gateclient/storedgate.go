@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gateclient creates a client for NodeGates. A NodeGate that cannot be decoded is
-// returned with its ReadError instead of failing the whole list.
+// Package gateclient creates a client for NodeGates. A NodeGate that this version cannot
+// read is returned with its ReadError instead of failing the whole list.
 package gateclient
 
 import (
+	"reflect"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -16,9 +18,9 @@ import (
 )
 
 // StoredGate is a NodeGate as it is stored in the API server. It may have been stored
-// under the CustomResourceDefinition of another version. A gate that cannot be decoded
-// does not hide other gates, and is not mistaken for one that does not exist: it is
-// returned with a ReadError.
+// under the CustomResourceDefinition of another version. A gate that cannot be decoded, or
+// has a value that is not in enums, does not hide other gates, and is not mistaken for one
+// that does not exist: it is returned with a ReadError.
 type StoredGate struct{ v1alpha1.NodeGate }
 
 // StoredGates is a list of StoredGate.
@@ -50,26 +52,44 @@ func addStoredGates(scheme *runtime.Scheme) {
 // UnmarshalJSON decodes as much of a NodeGate as possible. It fails only if raw is not a
 // Kubernetes object.
 func (g *StoredGate) UnmarshalJSON(raw []byte) error {
-	err := utiljson.Unmarshal(raw, &g.NodeGate)
-	if err == nil {
+	readError := utiljson.Unmarshal(raw, &g.NodeGate)
+	if readError != nil {
+		var err error
+		if readError, err = g.decodeParts(raw, readError); err != nil {
+			return err
+		}
+	}
+	if readError == nil {
+		readError = unknownValue("spec", reflect.ValueOf(&g.Spec))
+	}
+	if readError == nil {
 		return nil
 	}
+	g.ReadError = readError.Error()
+	g.Spec = v1alpha1.NodeGateSpec{Taint: g.Spec.Taint, RecloseTaint: g.Spec.RecloseTaint}
+	g.Status = v1alpha1.NodeGateStatus{}
+	return nil
+}
+
+// decodeParts decodes the parts of a NodeGate that can be decoded, after decoding the whole
+// has failed with a cause. It returns the cause unless the spec can be decoded: the
+// controller will overwrite the status.
+func (g *StoredGate) decodeParts(raw []byte, cause error) (readError, err error) {
 	var head struct {
 		metav1.TypeMeta   `json:",inline"`
 		metav1.ObjectMeta `json:"metadata"`
 	}
 	if err := utiljson.Unmarshal(raw, &head); err != nil {
-		return err
+		return nil, err
 	}
 	g.NodeGate = v1alpha1.NodeGate{TypeMeta: head.TypeMeta, ObjectMeta: head.ObjectMeta}
-	var body struct { // without the status, which the controller will overwrite
+	var body struct {
 		Spec v1alpha1.NodeGateSpec `json:"spec"`
 	}
 	if utiljson.Unmarshal(raw, &body) == nil {
 		g.Spec = body.Spec
-		return nil
+		return nil, nil
 	}
-	g.ReadError = err.Error()
 	var taints struct {
 		Spec struct {
 			Taint        v1alpha1.Taint  `json:"taint"`
@@ -79,7 +99,7 @@ func (g *StoredGate) UnmarshalJSON(raw []byte) error {
 	if utiljson.Unmarshal(raw, &taints) == nil {
 		g.Spec.Taint, g.Spec.RecloseTaint = taints.Spec.Taint, taints.Spec.RecloseTaint
 	}
-	return nil
+	return cause, nil
 }
 
 // DeepCopyObject implements runtime.Object.

@@ -29,6 +29,7 @@ func TestStoredGate(t *testing.T) {
 		"a spec of another type":              {stored: `{` + metadata + `,"spec":[]}`, readError: "spec"},
 		"a status of another type":            {stored: `{` + metadata + `,"spec":{` + taint + `,"timing":{"openAfterSeconds":5}},"status":{"nodes":[]}}`, taint: "a", soak: 5},
 		"a spec and a status of another type": {stored: `{` + metadata + `,"spec":{` + taint + `,"mode":5},"status":{"nodes":[]}}`, taint: "a", readError: "json: "},
+		"an unknown value":                    {stored: `{` + metadata + `,"spec":{` + taint + `,"mode":"Audit"},"status":{"observedGeneration":3}}`, taint: "a", readError: `spec.mode: "Audit" is not supported; supported: Enforce, DryRun, Paused`},
 		"not an object":                       {stored: `{"metadata":[]}`, fails: true},
 	}
 	for name, tt := range tests {
