@@ -38,9 +38,11 @@ func isTransient(key string, more []string) bool {
 // tools.
 var presetKeys = sync.OnceValue(presets.TaintKeys)
 
-// setupTaints are the keys of taints that a node carries until its cloud provider or
-// Karpenter has initialized it.
-var setupTaints = []string{"node.cloudprovider.kubernetes.io/uninitialized", "karpenter.sh/unregistered"}
+// setupTaints are the keys of taints that a node carries until its cloud provider,
+// Cluster API or Karpenter has initialized it.
+var setupTaints = []string{
+	"node.cloudprovider.kubernetes.io/uninitialized", "node.cluster.x-k8s.io/uninitialized", "karpenter.sh/unregistered",
+}
 
 func isMirror(pod *corev1.Pod) bool { return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" }
 

@@ -85,7 +85,9 @@ func TestBirth(t *testing.T) {
 
 func TestSetUp(t *testing.T) {
 	cni := aGate("cni")
-	for _, taint := range []string{"node.cloudprovider.kubernetes.io/uninitialized", "karpenter.sh/unregistered"} {
+	for _, taint := range []string{
+		"node.cloudprovider.kubernetes.io/uninitialized", "node.cluster.x-k8s.io/uninitialized", "karpenter.sh/unregistered",
+	} {
 		check(t, map[string]spec{
 			taint + ": no signal opens while the node is being set up": {
 				aNode(cni).taint(taint+":NoSchedule").closed("cni").flag("cni", "holds"),

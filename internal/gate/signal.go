@@ -101,6 +101,8 @@ type Input struct {
 	// Completed contains the successful runs of the current boot that the gate's record
 	// contains (see Remembering).
 	Completed Completions
+	// Open reports whether the gate is open on the node.
+	Open bool
 	// Trust determines which pods' readiness is accepted as evidence.
 	Trust Trust
 	Now   time.Time

@@ -43,6 +43,7 @@ var defaultTransientSuffixes = []string{
 // yet.
 var setupTaints = []string{
 	"node.cloudprovider.kubernetes.io/uninitialized",
+	"node.cluster.x-k8s.io/uninitialized",
 	"karpenter.sh/unregistered",
 }
 
@@ -72,11 +73,11 @@ func (t Transient) Lasting(taints []corev1.Taint) []corev1.Taint {
 	return lasting
 }
 
-// Foreign reports whether one of the taints is transient and does not belong to a gate:
-// the node is still being set up, drained or repaired.
+// Foreign reports whether one of the taints is transient, keeps pods off the node, and does
+// not belong to a gate: the node is still being set up, drained or repaired.
 func (t Transient) Foreign(taints []corev1.Taint) bool {
 	return slices.ContainsFunc(taints, func(taint corev1.Taint) bool {
-		return !t.GateKeys[taint.Key] && t.foreign(taint.Key)
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !t.GateKeys[taint.Key] && t.foreign(taint.Key)
 	})
 }
 

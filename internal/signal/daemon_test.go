@@ -174,9 +174,26 @@ func TestDaemonSets(t *testing.T) {
 		"a PreferNoSchedule taint does not exclude":     {aNode(only(), tainted("pool", prefer)), gate.NotYet, missing, "kube-system/agent"},
 		"an empty set holds":                            {aNode(), gate.Holds, none, ""},
 		"an empty set does not hold during setup":       {aNode(tainted("node.kubernetes.io/not-ready", noSchedule)), gate.NotYet, setUp, ""},
+		"a soft transient taint is no setup":            {aNode(tainted("DeletionCandidateOfClusterAutoscaler", prefer)), gate.Holds, none, ""},
 		"another gate's taint is not foreign": {aNode(tainted("readiness.k8s.io/x", noSchedule), func(w *world) { w.facts.Transient.GateKeys["readiness.k8s.io/x"] = true }),
 			gate.Holds, none, ""},
 	})
+}
+
+// A node on which no DaemonSet should run stays open while it is cordoned, under pressure or
+// being repaired.
+func TestOpenGateWithoutDaemons(t *testing.T) {
+	s := mustCompile(t, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}})
+	w := aNode(tainted("node.kubernetes.io/unschedulable", corev1.TaintEffectNoSchedule))
+	g := aClosedGate(s, gate.Record{}, w)
+	g.Reclose = v1alpha1.RecloseOnRegression
+	open := gate.Record{State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Boot: "a", Taint: gate.TaintText(g.Taint), Source: g.Source}
+	w.facts.Node.Records["cni"] = open.String()
+	w.facts.Granted = map[string]bool{"cni": true}
+	w.facts.Node.Taints = w.facts.Node.Taints[len(w.facts.Node.Taints)-1:]
+	if d := gate.Decide([]gate.Gate{g}, &w.facts, epoch); d.Changes || d.Verdicts[0].After != v1alpha1.StateOpen {
+		t.Errorf("%+v", d.Verdicts[0])
+	}
 }
 
 func TestDaemonSetsSelects(t *testing.T) {

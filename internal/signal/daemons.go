@@ -83,7 +83,7 @@ func (s daemonSets) Read(in gate.Input) gate.Reading {
 	switch {
 	case found:
 		return all
-	case in.Transient.Foreign(in.Node.Taints):
+	case !in.Open && in.Transient.Foreign(in.Node.Taints):
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingNodeBeingSetUp}
 	}
 	return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingNoDaemonSetBelongs}
