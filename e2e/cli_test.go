@@ -89,7 +89,7 @@ func TestStatusOfTheFleet(t *testing.T) {
 	}
 
 	gates := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"nodegates"}, Verbs: []string{"list"}}
-	e.tells(e.ask(e.may("nodeless", gates), "status"), 0, "Incomplete: listing nodes", "It is unknown whether a controller is running", `cannot get resource "leases"`)
+	e.tells(e.ask(e.may("nodeless", gates), "status"), 2, "Incomplete: listing nodes", "It is unknown whether a controller is running", `cannot get resource "leases"`)
 	e.tells(e.ask(e.may("nothing"), "status"), 2, `cannot list resource "nodegates"`)
 	e.tells(e.ask(operator, "status", "--namespace", "elsewhere"), 1, "No controller has ever run in namespace elsewhere")
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -49,8 +50,11 @@ func newStatus(c *connection) *cobra.Command {
 			if err := o.print(c.streams.Out, answer, text); err != nil {
 				return err
 			}
-			if !answer.Well {
+			switch {
+			case !answer.Well:
 				return errNo
+			case !answer.IsComplete():
+				return errIncompleteStatus
 			}
 			return nil
 		},
@@ -58,6 +62,9 @@ func newStatus(c *connection) *cobra.Command {
 	o.addFlags(command.Flags(), formatWide, formatName)
 	return command
 }
+
+// errIncompleteStatus is returned if a status contains no problem, but a problem may be unknown.
+var errIncompleteStatus = errors.New("no problem was found, but not everything is known: see what could not be read, and which gates have no current status")
 
 // readStatus reads the status of the named gates, or of all gates if there are no names.
 func readStatus(ctx context.Context, reader *read.Reader, namespace string, names []string) (*status.Status, error) {

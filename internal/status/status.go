@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
@@ -133,6 +135,14 @@ func (s *Status) setWell() {
 func (g *Gate) isWell() bool {
 	overdue := g.FromRecords && g.Nodes != nil && g.Nodes.Overdue > 0
 	return g.Ready != "False" && !g.Gone && len(g.Troubles) == 0 && !overdue
+}
+
+// IsComplete reports whether everything is known that could be a problem. A gate from a file
+// has no conditions, so its records are all there is.
+func (s *Status) IsComplete() bool {
+	return s.Controller.Running != Unknown && len(s.Unread) == 0 && !slices.ContainsFunc(s.Gates, func(g Gate) bool {
+		return g.Source == v1alpha1.SourceCRD && g.Ready == string(metav1.ConditionUnknown)
+	})
 }
 
 // staleness returns the reason why the status of a gate is outdated, or "".

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+const leasePath = "/apis/coordination.k8s.io/v1/namespaces/nodegate-system/leases/nodegate"
+
+// The exit status is 0 only if everything was read that could be a problem.
+func TestStatusExitStatus(t *testing.T) {
+	const ready = `
+status: {observedGeneration: 1, conditions: [{type: Ready, status: "%s", reason: X, message: m, lastTransitionTime: "2026-03-01T01:00:00Z"}]}`
+	for name, c := range map[string]struct {
+		status, refuse string
+		want           int
+		says           string
+	}{
+		"ready":                    {fmt.Sprintf(ready, "True"), "", exitYes, ""},
+		"not ready":                {fmt.Sprintf(ready, "False"), "", exitNo, ""},
+		"unknown":                  {fmt.Sprintf(ready, "Unknown"), "", exitError, errIncompleteStatus.Error()},
+		"no status yet":            {"", "", exitError, errIncompleteStatus.Error()},
+		"the Lease is forbidden":   {fmt.Sprintf(ready, "True"), leasePath, exitError, errIncompleteStatus.Error()},
+		"nodes are forbidden":      {fmt.Sprintf(ready, "True"), nodesPath, exitError, errIncompleteStatus.Error()},
+		"not ready, and forbidden": {fmt.Sprintf(ready, "False"), leasePath, exitNo, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := smallCluster()
+			objects[gatesPath] = list("nodegate.dev/v1alpha1", "NodeGateList", agentGate+c.status)
+			objects[leasePath] = fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: nodegate},
+				spec: {holderIdentity: a, leaseDurationSeconds: 15, renewTime: %q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+			server := newAPIServer(t, objects)
+			server.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+				if c.refuse == "" || r.URL.Path != c.refuse {
+					return false
+				}
+				refusal(w, http.StatusForbidden, "Forbidden", "not allowed")
+				return true
+			}
+			code, out, err := server.run(t, "status")
+			if code != c.want || !strings.Contains(err, c.says) {
+				t.Errorf("exit status %d, want %d with %q:\n%s%s", code, c.want, c.says, out, err)
+			}
+		})
+	}
+}
