@@ -72,14 +72,17 @@ func (r *reporter) otherWriter(ctx context.Context, nodes []string) (text string
 	return text, false
 }
 
-// taintManager returns the field manager other than nodegate that last wrote the taints of a
-// node, or "". A field manager owns only fields that exist. A writer that empties the list owns
-// nothing, and leaves no entry.
+// taintManager returns the field manager that last wrote the taints of a node, or "". nodegate
+// does not count, and neither do programs that write other taints only. A field manager owns
+// only fields that exist. A writer that empties the list owns nothing, and leaves no entry.
 func taintManager(n *corev1.Node) string {
 	var newest *metav1.ManagedFieldsEntry
 	for i := range n.ManagedFields {
 		e := &n.ManagedFields[i]
-		if e.Manager == v1alpha1.FieldManager || e.FieldsV1 == nil || !strings.Contains(string(e.FieldsV1.GetRawBytes()), `"f:taints"`) {
+		if e.Manager == v1alpha1.FieldManager || writesOwnTaints(e.Manager) {
+			continue
+		}
+		if e.FieldsV1 == nil || !strings.Contains(string(e.FieldsV1.GetRawBytes()), `"f:taints"`) {
 			continue
 		}
 		if newest == nil || newest.Time.Before(e.Time) {
@@ -90,6 +93,13 @@ func taintManager(n *corev1.Node) string {
 		return ""
 	}
 	return newest.Manager
+}
+
+// writesOwnTaints reports whether a field manager is a part of Kubernetes that writes no
+// taints but its own on Nodes that exist. Lists of taints have one owner, so it is recorded for
+// all taints of a node after every cordon, and whenever a node is not ready for a moment.
+func writesOwnTaints(manager string) bool {
+	return manager == "kube-controller-manager" || manager == "kubelet" || strings.HasSuffix(manager, "cloud-controller-manager")
 }
 
 // knownWriters describes the well-known programs that write a gate's taints.

@@ -98,6 +98,17 @@ func TestContendedNamesTheOtherWriter(t *testing.T) {
 			s.write(v1alpha1.FieldManager, istioKey)
 			s.write("pilot-discovery")
 		}, []string{"does not record which field manager removed the last taint", "node n0000 in the API server's audit log", "istiod can be configured to write cni.istio.io/not-ready", "taint.enabled=false"}, "pilot-discovery"},
+		"Kubernetes has changed its own taint since": {func(s *storedNode) {
+			s.write("kubelet", istioKey)
+			s.write("pilot-discovery")
+			s.write(v1alpha1.FieldManager, istioKey)
+			s.write("kube-controller-manager", istioKey, "node.kubernetes.io/unschedulable")
+		}, []string{"no other field manager of spec.taints is recorded"}, `"kube-controller-manager"`},
+		"a cloud has changed its own taint since": {func(s *storedNode) {
+			s.write("pilot-discovery", "other")
+			s.write(v1alpha1.FieldManager, istioKey, "other")
+			s.write("aws-cloud-controller-manager", istioKey, "node.cloudprovider.kubernetes.io/shutdown")
+		}, []string{"no other field manager of spec.taints is recorded"}, "aws-cloud"},
 		"nodegate has restored the taint": {func(s *storedNode) {
 			s.write("pilot-discovery", "other")
 			s.write(v1alpha1.FieldManager, istioKey, "other")

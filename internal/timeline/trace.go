@@ -150,7 +150,9 @@ func (t *tracer) signals(out *Gate, g *gate.Gate, v *gate.Verdict) []Signal {
 	readings := v.Readings
 	if readings == nil {
 		lasting := t.facts.Transient.Lasting(t.facts.Node.Taints)
-		in := gate.Input{Facts: t.facts, Taint: g.Taint, OtherTaint: g.Taint, Lasting: lasting, Now: t.now}
+		in := gate.Input{
+			Facts: t.facts, Taint: g.Taint, OtherTaint: g.Taint, Lasting: lasting, Open: v.Before == v1alpha1.StateOpen, Now: t.now,
+		}
 		for _, s := range g.Signals {
 			readings = append(readings, s.Read(in))
 		}
