@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -88,12 +89,15 @@ func readFleet(ctx context.Context, reader *read.Reader, f *pending.Facts) error
 	var facts []gate.Facts
 	var gaps []read.Error
 	var nodesErr, factsErr, podsErr error
-	requested := map[string]corev1.ResourceList{}
+	requested, pods := map[string]corev1.ResourceList{}, map[string]*gate.PodList{}
 	concurrently(
 		func() { nodes, nodesErr = reader.Nodes(ctx, "") },
 		func() { facts, gaps, factsErr = reader.Snapshots(ctx, f.Gates.Needs) },
 		func() {
-			podsErr = reader.EachBoundPod(ctx, func(pod *corev1.Pod) { pending.Add(requested, pod) })
+			podsErr = reader.EachBoundPod(ctx, func(pod *corev1.Pod) {
+				pending.Add(requested, pod)
+				read.AddPod(pods, f.Now, pod)
+			})
 		},
 	)
 	if err := errors.Join(nodesErr, factsErr); err != nil {
@@ -101,10 +105,11 @@ func readFleet(ctx context.Context, reader *read.Reader, f *pending.Facts) error
 	}
 	if podsErr != nil {
 		gaps = append(gaps, read.Error{Err: podsErr})
+	} else {
+		f.Usual = usualOpenings(f.Gates, slices.Clone(facts), pods, f.Now)
 	}
 	f.Unread = messages(gaps)
 	f.Gates.SetGroups(facts, f.Now)
-	f.Usual = usualOpenings(f.Gates, facts, f.Now)
 	byName := make(map[string]*gate.Facts, len(facts))
 	for i := range facts {
 		byName[facts[i].Node.Name] = &facts[i]
@@ -117,10 +122,11 @@ func readFleet(ctx context.Context, reader *read.Reader, f *pending.Facts) error
 	return nil
 }
 
-// usualOpenings returns, by gate, how long after the creation of the fleet's nodes it opened.
-func usualOpenings(gates *gateset.Set, all []gate.Facts, now time.Time) map[string]report.Spread {
-	f := &report.Facts{Time: now, Gates: gates, Within: defaultWithin}
-	f.Trace(all, nil, "")
+// usualOpenings returns, by gate, how long after the creation of the fleet's nodes it opened. The
+// pods show which openings are not the first of their nodes.
+func usualOpenings(gates *gateset.Set, all []gate.Facts, pods map[string]*gate.PodList, now time.Time) map[string]report.Spread {
+	f := &report.Facts{Time: now, Gates: gates, PodsRead: true, Within: defaultWithin}
+	f.Trace(all, pods, "")
 	usual := map[string]report.Spread{}
 	for _, g := range report.New(f).Gates {
 		usual[g.Gate] = g.Opened

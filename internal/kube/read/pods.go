@@ -67,18 +67,21 @@ func (r *Reader) AllPods(ctx context.Context, node string) (*gate.PodList, error
 func (r *Reader) EveryPod(ctx context.Context) (map[string]*gate.PodList, error) {
 	at := time.Now()
 	all := make(map[string]*gate.PodList)
-	err := r.EachWorkload(ctx, func(o *corev1.Pod) {
-		list := all[o.Spec.NodeName]
-		if list == nil {
-			list = &gate.PodList{At: at}
-			all[o.Spec.NodeName] = list
-		}
-		list.Pods = append(list.Pods, boundpods.BoundPod(o))
-	})
+	err := r.EachWorkload(ctx, func(o *corev1.Pod) { AddPod(all, at, o) })
 	if err != nil {
 		return nil, err
 	}
 	return all, nil
+}
+
+// AddPod adds a bound pod to the list of its node. at is the time at which reading began.
+func AddPod(lists map[string]*gate.PodList, at time.Time, o *corev1.Pod) {
+	list := lists[o.Spec.NodeName]
+	if list == nil {
+		list = &gate.PodList{At: at}
+		lists[o.Spec.NodeName] = list
+	}
+	list.Pods = append(list.Pods, boundpods.BoundPod(o))
 }
 
 // EachWorkload calls each for every pod that is bound to a node. The pods contain only what

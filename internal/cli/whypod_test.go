@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nodegate/nodegate/internal/pending"
+)
+
+// An opening counts for the usual time only if it is the first of its node: no pod was bound
+// to the node before.
+func TestUsualTimeOfPods(t *testing.T) {
+	ago := func(d time.Duration) string { return time.Now().Add(-d).UTC().Format(time.RFC3339) }
+	node := fmt.Sprintf(`
+apiVersion: v1
+kind: Node
+metadata:
+  name: n2
+  uid: other
+  creationTimestamp: %q
+  annotations:
+    gate.nodegate.dev/agent: '{"state":"Open","since":%q,"reason":"SignalsHold","taint":"example.com/a:NoSchedule","source":"crd"}'
+`, ago(10*time.Hour), ago(time.Minute))
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {namespace: default, name: p, uid: p}\nspec: {containers: [{name: a}]%s}\n"
+	bound := func(node string, since time.Duration) []string {
+		return []string{fmt.Sprintf(pod, ", nodeName: "+node) +
+			fmt.Sprintf("status: {conditions: [{type: PodScheduled, status: \"True\", lastTransitionTime: %q}]}", ago(since))}
+	}
+	for name, c := range map[string]struct {
+		pods  []string
+		usual bool
+	}{
+		"the first opening":    {nil, true},
+		"opened after a pod":   {bound("n2", 9*time.Hour), false},
+		"the pod came later":   {bound("n2", time.Second), true},
+		"a pod on another one": {bound("n1", 9*time.Hour), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := smallCluster()
+			objects[nodesPath] = list("v1", "NodeList", heldNode+"status: {allocatable: {pods: 110}}", node)
+			objects["/api/v1/pods"] = list("v1", "PodList", c.pods...)
+			objects["/api/v1/namespaces/default/pods/p"] = fmt.Sprintf(pod, "")
+			code, out, err := newAPIServer(t, objects).run(t, "why", "pod/default/p", "-o", "json")
+			var got pending.Explanation
+			if code != exitNo || json.Unmarshal([]byte(out), &got) != nil || len(got.Gates) != 1 {
+				t.Fatalf("exit status %d:\n%s%s", code, out, err)
+			}
+			if usual := got.Gates[0].Usually; (usual != nil) != c.usual {
+				t.Errorf("usually %+v, expected one: %v", usual, c.usual)
+			}
+		})
+	}
+}
