@@ -250,15 +250,15 @@ func TestWhyOfAPod(t *testing.T) {
 	e.Cleanup(func() { _ = e.admin.Delete(context.Background(), big) })
 
 	admin := e.cluster.Admin()
-	e.tells(e.ask(admin, "why", "deploy/"+daemonNamespace+"/big"), 0, "none of these would fit it", "1 node  insufficient cpu")
+	e.tells(e.ask(admin, "why", "deploy/"+daemonNamespace+"/big"), 0, "it could run on none of these", "1 node  insufficient cpu")
 	for _, object := range []string{"pod/" + daemonNamespace + "/web", "deploy/" + daemonNamespace + "/web"} {
-		e.tells(e.ask(admin, "why", object), 1, "off 2 of 2 nodes", "1 of these would fit it", "signal: the node has no label ready (Missing)",
+		e.tells(e.ask(admin, "why", object), 1, "off 2 of 2 nodes", "it could run on 1 of these", "signal: the node has no label ready (Missing)",
 			"kubectl gate why n1", "1 node  the pod's node selector or affinity does not match")
 	}
 	e.tells(e.ask(admin, "why", "pod/"+daemonNamespace+"/web", "-o", "json"), 1, `"wouldFit": 1`)
 	k.label("ready")
 	k.becomes("agent", isOpen, keyA)
-	e.tells(e.ask(admin, "why", "pod/"+daemonNamespace+"/web"), 0, "1 node would fit it now, as far as this command checks: n1")
+	e.tells(e.ask(admin, "why", "pod/"+daemonNamespace+"/web"), 0, "It could run on 1 node now, as far as this command checks: n1")
 	e.must(e.admin.SubResource("binding").Create(t.Context(), pod, &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}))
 	e.tells(e.ask(admin, "why", "pod/"+daemonNamespace+"/web"), 0, "is bound to node n1")
 	e.must(e.admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
@@ -269,7 +269,7 @@ func TestWhyOfAPod(t *testing.T) {
 	e.tells(e.ask(admin, "why", "pod/web"), 2, `"pod/web" is not a valid pod: use pod/NAMESPACE/NAME`)
 	e.tells(e.ask(admin, "why", "deploy/x/web"), 2, "deployment x/web not found")
 	e.tells(e.ask(e.may("podless", reads("", "nodes"), reads(v1alpha1.GroupName, "nodegates"), reads("apps", "deployments")), "why", "deploy/"+daemonNamespace+"/web"),
-		0, "1 node would fit it now", "Incomplete: listing all pods", `cannot list resource "pods"`)
+		0, "It could run on 1 node now", "Incomplete: listing all pods", `cannot list resource "pods"`)
 }
 
 // An error is reported in one line.

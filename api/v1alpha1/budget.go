@@ -5,7 +5,7 @@ package v1alpha1
 import "k8s.io/apimachinery/pkg/util/intstr"
 
 // Budget limits how many nodes may be closed at a time for reasons other than
-// node creation, reboot, unreachability and announced shutdown.
+// node creation, an observed reboot, unreachability and announced shutdown.
 type Budget struct {
 	// maxReclosed specifies how many of the gate's nodes in one zone may be closed
 	// at a time under this budget. It is a number or a percentage (rounded up, at

@@ -15,14 +15,14 @@ type CompletedSignal struct {
 	Namespace string `json:"namespace"`
 
 	// selector selects pods by their labels. It must select the pods of one check
-	// only, because the pod that was created last decides, of those that have finished:
-	// use several signals for several checks. Must not be empty.
+	// only, because the finished pod that was created last decides. Use several
+	// signals for several checks. Must not be empty.
 	// +required
 	Selector EqualitySelector `json:"selector"`
 
 	// maxAgeSeconds specifies for how long a success counts, from the time at which
 	// the last container of the pod exited. Afterwards, the signal does not hold until
-	// another pod succeeds. A gate that is open closes for that only if its
+	// another pod succeeds. An open gate closes because of this only if its
 	// reclosePolicy is OnRegression. If unset, a success counts until the node
 	// reboots.
 	// +optional

@@ -98,8 +98,8 @@ type NodeGateSpec struct {
 	// nodeSelector specifies the nodes that the gate applies to. An empty selector
 	// ({}) selects every node. A node that becomes selected within 10 minutes of
 	// its creation counts as new to the gate. existingNodes applies to nodes that
-	// become selected later. When a node is no longer selected, the controller
-	// opens the gate on it and removes the gate's record from it.
+	// become selected later. When a node has not been selected for 30 seconds, the
+	// controller opens the gate on it and removes the gate's record from it.
 	// +required
 	NodeSelector LabelSelector `json:"nodeSelector"`
 
@@ -220,8 +220,8 @@ type NodeGateSpec struct {
 	Deadline *Deadline `json:"deadline,omitempty"`
 
 	// budget limits how many nodes may be closed at a time for reasons other than
-	// node creation, reboot, unreachability and announced shutdown. Nodes over the
-	// limit wait to be closed, and the condition Throttled reports them. Opening is
+	// node creation, an observed reboot, unreachability and announced shutdown.
+	// Nodes over the limit wait to be closed, and the condition Throttled reports them. Opening is
 	// never limited.
 	// +optional
 	// +kubebuilder:default={}
@@ -337,8 +337,8 @@ const (
 type ExistingNodes string
 
 const (
-	// ExistingIgnore excludes the node from the gate for the lifetime of the Node
-	// object.
+	// ExistingIgnore does not make the node a member of the gate, as long as
+	// existingNodes has this value and the node does not carry the gate's taint.
 	ExistingIgnore ExistingNodes = "Ignore"
 	// ExistingAdopt makes the node a member of the gate when the signals hold.
 	// Until then, the node is not changed.

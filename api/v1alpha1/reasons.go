@@ -233,6 +233,8 @@ const (
 	EventActionKeepClosed = string(DeadlineKeepClosed)
 	// EventActionReport means that pods were reported but not changed.
 	EventActionReport = string(BypassedReport)
+	// EventActionHold means that pods were reported that the agent should have held.
+	EventActionHold = string(BypassedHold)
 	// EventActionEvict means that pods are evicted.
 	EventActionEvict = string(BypassedEvict)
 	// EventActionWithdraw means that an override was removed from the node.

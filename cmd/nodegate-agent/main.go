@@ -45,9 +45,9 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	node := flag.String("node-name", os.Getenv("NODE_NAME"), "the name of the node; defaults to the variable NODE_NAME")
-	dir := flag.String("state-dir", hold.Dir, "the directory of the node's disk with the state")
-	bootID := flag.String("boot-id-file", hold.BootIDFile, "the file with the ID of the current boot")
+	node := flag.String("node-name", os.Getenv("NODE_NAME"), "name of the node; defaults to the variable NODE_NAME")
+	dir := flag.String("state-dir", hold.Dir, "directory on the node in which the agent stores its state")
+	bootID := flag.String("boot-id-file", hold.BootIDFile, "file with the ID of the current boot")
 	announce := flag.Bool("announce-shutdowns", false, "delay shutdowns until the node's gates are closed, which requires systemd-logind and its bus")
 	flag.Parse()
 	if *node == "" || flag.NArg() > 0 {

@@ -70,7 +70,7 @@ func newControllerCommand() *cobra.Command {
 	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "namespace in which nodegate is installed")
 	flags.IntVar(&options.Workers, "workers", 16, "number of nodes that are processed concurrently")
 	flags.StringSliceVar(&options.TransientTaintPrefixes, "transient-taint-prefixes", nil,
-		"prefixes of additional taint keys that are temporary, and therefore do not determine which daemons run on a node")
+		"additional prefixes of taint keys that are temporary; nodegate ignores such taints when it determines which daemons should run on a node")
 	birthFlag(flags, &f.birth)
 	flags.StringVar(&f.webhook.Address, "webhook-bind-address", ":9443", "address at which the webhook is served with --birth=webhook")
 	flags.StringVar(&f.webhook.CertificateDir, "webhook-certificate-dir", "/etc/nodegate/webhook",

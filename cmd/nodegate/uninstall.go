@@ -22,7 +22,7 @@ func newUninstallCommand() *cobra.Command {
 		Use:   "uninstall",
 		Short: "Remove nodegate from a cluster, including all taints, records, policies and gates",
 		Long: "Remove nodegate from a cluster, regardless of how it was installed. The command removes in this order: closing at\n" +
-			"birth, gates, taints and records, controller, permissions, policies, CRD and, if it is empty then, the namespace. It\n" +
+			"creation, gates, taints and records, controller, permissions, policies, CRD and, if it is empty then, the namespace. It\n" +
 			"requires the permissions of a cluster administrator. It skips what no longer exists: it can be interrupted and run\n" +
 			"again.\n\n" +
 			"Save your gates first: kubectl get nodegates -o yaml.",

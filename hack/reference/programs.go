@@ -17,7 +17,8 @@ const programsPreface = `<!-- Written by 'make generate' from the programs. -->
 
 This page contains the output of ` + "`--help`" + `. [Installing](../install.md#flags-and-values) lists the chart's value for each
 flag. For ` + "`nodegate convert`, `nodegate release` and `nodegate uninstall`" + `, see [kubectl gate](kubectl-gate.md), which has the same
-commands.
+commands with all flags of kubectl. ` + "`nodegate release`" + ` requires ` + "`--all`" + ` or the names of nodes. These commands exit with 1 on
+every failure.
 
 Logs are JSON, one object per line, or text with ` + "`--development`" + `. There are no levels of verbosity: every opening and closing of
 a gate is logged once.

@@ -199,7 +199,7 @@ func (b *Reconciler) note(ng *v1alpha1.NodeGate, err error, now time.Time) {
 	}
 	// The first unsuccessful probes of a new gate are expected, and are not logged.
 	if (was == nil) != (err == nil) || state.tries == birthHasty {
-		b.log.Info("closing at birth checked", "gate", ng.Name, "proved", err == nil)
+		b.log.Info("closing at creation checked", "gate", ng.Name, "proved", err == nil)
 	}
 	b.gates[ng.Name] = state
 }

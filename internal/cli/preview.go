@@ -24,7 +24,7 @@ func newPreview(c *connection) *cobra.Command {
 		Short: "Show what new, changed or deleted gates would do to the existing nodes",
 		Long: "Show what would happen to every node if the gates in the files were applied or deleted: which nodes would be closed\n" +
 			"immediately, which would wait for budget, which would open, be adopted or not become members, what new nodes would\n" +
-			"wait for, and which pods a NoExecute taint would remove or a descheduler would evict. Nothing is changed.\n\n" +
+			"wait for, and which pods a NoExecute taint or a descheduler would evict. Nothing is changed.\n\n" +
 			"The files are validated by the rules of the CustomResourceDefinition; objects of other kinds are ignored. The\n" +
 			"decisions are those of the controller, made for the current and for the changed gates.\n\n" +
 			"Required permissions: list nodes and nodegates.nodegate.dev; where gates depend on them, list pods, daemonsets,\n" +

@@ -21,10 +21,10 @@ func newUninstall(c *connection) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Remove nodegate from the cluster, including all taints, records, policies and gates",
 		Long: "Remove nodegate from the cluster, regardless of how it was installed. The command removes in this order: closing at\n" +
-			"birth, gates, taints and records, controller, permissions, policies, CRD and, if it is empty then, the namespace. It\n" +
+			"creation, gates, taints and records, controller, permissions, policies, CRD and, if it is empty then, the namespace. It\n" +
 			"requires the permissions of a cluster administrator. It does not ask for confirmation: see --dry-run. It skips what\n" +
 			"no longer exists: it can be interrupted and run again. If nodegate was installed with Helm, run 'helm uninstall'\n" +
-			"first: it fails afterwards.\n\n" +
+			"first, because it fails after this command.\n\n" +
 			"Save your gates first: kubectl get nodegates -o yaml. nodegate is looked up in the namespace of -n, default\n" +
 			v1alpha1.DefaultNamespace + ".\n\n" +
 			"The exit status is 0 if nothing is left, 1 if a node could not be released, and 2 if the command was interrupted or\n" +

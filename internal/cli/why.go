@@ -23,13 +23,13 @@ func newWhy(c *connection) *cobra.Command {
 			"nodegates.nodegate.dev; where a gate of the node depends on them, list pods, daemonsets, resourceslices,\n" +
 			"devicetaintrules and objects of the kinds that gates name, and get csinodes; if the node is unreachable, or a gate opens together, list\n" +
 			"nodes. What cannot be read is unknown, and the output lists it. Nothing is changed.\n\n" +
-			"For a pending pod, or a pod as a deployment creates it, explain which gates keep it off which nodes, which of these\n" +
-			"would fit it if the gates were open, what the gates wait for, and how long this took on other nodes.\n" +
-			"Whether a node fits is checked by the pod's node selector and affinity, taints, and requested resources, but not by\n" +
+			"For a pending pod, or a pod as a deployment creates it, explain which gates keep it off which nodes, on which of\n" +
+			"these it could run if the gates were open, what the gates wait for, and how long this took on other nodes.\n" +
+			"Whether it could run on a node is checked by the pod's node selector and affinity, taints, and requested resources, but not by\n" +
 			"other pods (affinity, topology spread, host ports) and volumes. This requires permission to list nodes and pods.\n" +
 			"For a pod that a kubelet has rejected because the node was not ready for it, the output shows the kubelet's reason.\n\n" +
 			"The exit status is 0 if no gate holds the node, 1 if a gate holds it or is about to, and 2 if this could not be\n" +
-			"determined. For a pod, it is 1 if a gate keeps it off a node that would fit. A gate in DryRun holds nothing.",
+			"determined. For a pod, it is 1 if a gate keeps it off a node on which it could run. A gate in DryRun holds nothing.",
 		Example: "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json\n" +
 			"  kubectl gate why pod/web/frontend-6d5f7-x2x9p\n  kubectl gate why deployment/web/frontend",
 		ValidArgsFunction: c.oneNode,

@@ -36,8 +36,8 @@ func (w *world) ready(name string) string {
 	return c.Reason + ": " + c.Message
 }
 
-const compilingMessage = "Compiling: its expressions are being compiled; until then, it neither opens nor closes; " +
-	"if it was closed on new nodes, it still is"
+const compilingMessage = "Compiling: its expressions are being compiled; until then, it neither opens nor closes on existing nodes, " +
+	"and new nodes are still closed at creation if they were before"
 
 // After a restart, eight gates whose expressions take long to compile do not delay other
 // gates. What they closed stays closed. Short expressions are compiled first.

@@ -29,7 +29,7 @@ type nodeState struct {
 	carried *carried
 	// signals has signals of closed gates that hold; may be nil.
 	signals *heldSignals
-	// ignored has the overrides that are not followed, by gate, with the cause.
+	// ignored has the overrides that are ignored, by gate, with the cause.
 	ignored map[string]string
 	// failures counts consecutive failures to write the node.
 	failures failures

@@ -28,8 +28,8 @@ func overrideFields(v *gate.Verdict) []any {
 }
 
 // reportOverrides reports overrides that were refused, and logs, once each, those that are
-// not followed. Apart from the gate's status, their authors get no other response. A
-// partial decision must not be used to find overrides that are not followed, because it
+// ignored. Apart from the gate's status, their authors get no other response. A
+// partial decision must not be used to find overrides that are ignored, because it
 // follows only those of its own gate.
 func (c *Controller) reportOverrides(set *gateset.Set, n *gate.Node, d *gate.Decision, part bool) {
 	for _, name := range slices.Sorted(maps.Keys(d.Withdrawn)) {
@@ -44,21 +44,21 @@ func (c *Controller) reportOverrides(set *gateset.Set, n *gate.Node, d *gate.Dec
 	}
 	added := c.nodes.newlyIgnored(n.Name, d.Ignored)
 	for _, name := range slices.Sorted(maps.Keys(added)) {
-		c.log.Info("override is not followed", "gate", name, "node", n.Name, "why", fleet.Clip(added[name], ignoredMax))
+		c.log.Info("override is ignored", "gate", name, "node", n.Name, "why", fleet.Clip(added[name], ignoredMax))
 	}
 }
 
-// ignoredMax limits the length of the reason why an override is not followed.
+// ignoredMax limits the length of the reason why an override is ignored.
 const ignoredMax = 256
 
-// overridesText describes the nodes with an override, and with one that is not followed.
+// overridesText describes the nodes with an override, and with one that is ignored.
 func overridesText(s *fleet.Summary) string {
 	text := ""
 	if s.Overridden.Count > 0 {
 		text += fmt.Sprintf("; manually overridden on %s", s.Overridden)
 	}
 	if s.Ignored.Count > 0 {
-		text += fmt.Sprintf("; the override is not followed on %s: %s", s.Ignored, s.IgnoredWhy)
+		text += fmt.Sprintf("; the override is ignored on %s: %s", s.Ignored, s.IgnoredWhy)
 	}
 	return text
 }

@@ -141,10 +141,10 @@ func TestIgnoredOverrideIsReportedOnce(t *testing.T) {
 		w.change("n0000", func(n *gate.Node) { n.Labels["other"] = "x" })
 		controllertest.Pass(time.Minute)
 		lines := strings.Join(log.All(), "\n")
-		if got := strings.Count(lines, `"override is not followed" "gate"="gate" "node"="n0000"`); got != 1 {
+		if got := strings.Count(lines, `"override is ignored" "gate"="gate" "node"="n0000"`); got != 1 {
 			t.Errorf("logged %d times, want once:\n%s", got, lines)
 		}
-		w.checkOverridden(t, 0, "the override is not followed on n0000: reading the override")
+		w.checkOverridden(t, 0, "the override is ignored on n0000: reading the override")
 
 		w.change("n0000", overrideFor(30*24*time.Hour, "gate", v1alpha1.StateClosed))
 		controllertest.Pass(time.Minute)

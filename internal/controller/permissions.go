@@ -57,7 +57,7 @@ func needsOf(spec *v1alpha1.NodeGateSpec) []need {
 	}
 	if spec.BypassedPods == v1alpha1.BypassedEvict {
 		all = append(all, need{evictPods, "bypassedPods: Evict evicts no pods, because nodegate may not evict pods: " +
-			"apply the output of 'nodegate manifests --evict-pods', or use Report"})
+			"apply the output of 'nodegate manifests --evict-pods' (chart value evictPods), or use Report"})
 	}
 	if spec.Deadline.Publishes() {
 		all = append(all, need{patchNodeStatus, "deadline.condition: Publish publishes and removes no condition, because nodegate may not patch nodes/status: " +

@@ -48,7 +48,7 @@ func TestGateThatCannotBeRead(t *testing.T) {
 			}
 			w.wantParameters("while it cannot be read", "map[fine:"+controllertest.TaintKey+" odd:"+controllertest.TaintKey+"]")
 			c := meta.FindStatusCondition(w.stored("odd").Status.Conditions, v1alpha1.ConditionAccepted)
-			if c == nil || c.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(c.Message, why+". Until this is corrected, it neither opens nor closes") {
+			if c == nil || c.Reason != v1alpha1.ReasonInvalidSpec || !strings.Contains(c.Message, why+". Until this is corrected, the gate neither opens nor closes") {
 				t.Errorf("condition Accepted: %+v", c)
 			}
 		}

@@ -63,10 +63,10 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingDiffers:                   missingStep,
 	v1alpha1.ReadingInsufficient:              missingStep,
 	v1alpha1.ReadingFormerNode:                "wait: the object belongs to a former Node of the same name; the program that created it replaces it",
-	v1alpha1.ReadingNotOwned:                  "the ResourceSlice has no owner reference to its Node: only slices that a kubelet's driver publishes count",
+	v1alpha1.ReadingNotOwned:                  "let the DRA driver's kubelet plugin publish the slice, with an owner reference to its Node: other slices do not count",
 	v1alpha1.ReadingPoolIncomplete:            "the driver has not published all slices of a pool yet: check its pod on the node",
 	v1alpha1.ReadingTooFewDevices:             "the driver offers fewer devices than minDevices, or some are tainted: repair the devices, and remove the taint or the DeviceTaintRule that the message names",
-	v1alpha1.ReadingExpressionFailed:          "the expression could not be evaluated on this node: the message has CEL's error. See expressions",
+	v1alpha1.ReadingExpressionFailed:          "correct the expression, which could not be evaluated on this node: the message has CEL's error",
 	v1alpha1.ReadingStaleHeartbeat:            "the condition has not been confirmed recently: check whether the program that reports it is running",
 	v1alpha1.ReadingTooBriefly:                tooBrieflyStep,
 	v1alpha1.ReadingPodReadyTooBriefly:        tooBrieflyStep,
@@ -96,7 +96,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 
 const (
 	setupStep       = "wait: a cloud controller or provisioner is still setting up the node; see its own taints"
-	missingStep     = "the node does not have the label, annotation, condition, driver, resource or object, or not with the required value"
+	missingStep     = "find out why the node does not have what the message names, or not with the required value: check the program that sets it"
 	tooBrieflyStep  = "wait: this resolves itself after forSeconds or minReadySeconds"
 	unreachableStep = "check the node: no gate opens on a node that is unreachable or shutting down"
 	holdsStep       = "a closeWhen gate stays closed while its signals hold"

@@ -48,7 +48,7 @@ type GateState struct {
 	underOverride bool
 	Override, own string
 	ownReason     v1alpha1.Reason
-	// Ignored is why an override is not followed, or "".
+	// Ignored is why an override is ignored, or "".
 	Ignored string
 	// Denied is the API server's error if it denied writing the node for this gate.
 	Denied string

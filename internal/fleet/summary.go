@@ -41,7 +41,7 @@ type Summary struct {
 	Undecided    NameList
 	UndecidedWhy string
 	// Overridden contains nodes on which the gate is manually overridden. Ignored contains
-	// those on which an override is not followed, and IgnoredWhy is the cause on the first
+	// those on which an override is ignored, and IgnoredWhy is the cause on the first
 	// node.
 	Overridden, Ignored NameList
 	IgnoredWhy          string

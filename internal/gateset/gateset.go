@@ -76,15 +76,15 @@ type Set struct {
 
 // untilCorrected describes the state of a gate that cannot be compiled.
 const untilCorrected = ". Until this is corrected, the gate does not close on any more nodes, and nodes on which it is closed " +
-	"stay closed until its deadline; to open it, correct or delete the gate"
+	"stay closed, unless deadline.action is Open and the deadline passes; to open it, correct or delete the gate"
 
 // untilReadable describes the state of a gate that cannot be read.
-const untilReadable = ". Until this is corrected, it neither opens nor closes; if it was closed on new nodes, it still is. " +
+const untilReadable = ". Until this is corrected, the gate neither opens nor closes on existing nodes; new nodes are still closed at creation if they were before. " +
 	"If the CustomResourceDefinition is of another version, apply that of this version; then apply the gate again in the form of this version, " +
 	"or delete it, which opens it"
 
 // untilCompiled describes the state of a gate that is being compiled.
-const untilCompiled = "; until then, it neither opens nor closes; if it was closed on new nodes, it still is"
+const untilCompiled = "; until then, it neither opens nor closes on existing nodes, and new nodes are still closed at creation if they were before"
 
 // New compiles the gates of a snapshot and determines which are in force. before is the
 // previous set. See Of for gates that are read only once.

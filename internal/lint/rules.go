@@ -18,12 +18,12 @@ type Rule struct {
 var Rules = []Rule{
 	{
 		ID: "not-accepted", Severity: Error, Needs: []Kind{TaintKeys, ReadinessRules}, check: notAccepted,
-		Why: "The gate is not in force: it closes on no node. Where it is already closed, it opens only according to its signals.",
+		Why: "The gate is not in force: it closes on no more nodes. If its taint is not allowed or its signals are invalid, nodes on which it is closed stay closed. Otherwise, it opens on them when its signals hold.",
 		Do:  "Follow the message.",
 	},
 	{
 		ID: "contended", Severity: Error, check: contended,
-		Why: "Two writers fight over the taint. nodegate adds it again at increasing intervals; between these, the other writer wins.",
+		Why: "Another writer reverts nodegate's changes of the taint. nodegate repeats them at increasing intervals; in between, the taint is as the other writer left it.",
 		Do:  "Disable the other writer (see the gate's condition Contended), or use another key.",
 	},
 	{
@@ -113,7 +113,7 @@ var Rules = []Rule{
 	},
 	{
 		ID: "spread-counts-closed-nodes", Severity: Warning, Needs: []Kind{Deployments, StatefulSets, Nodes}, check: spreadCountsClosedNodes,
-		Why: "With whenUnsatisfiable DoNotSchedule and the default nodeTaintsPolicy Ignore, the scheduler counts closed nodes as a domain to which pods must be added. The pods stay pending until the gate opens, although other nodes have room.",
+		Why: "With whenUnsatisfiable DoNotSchedule and the default nodeTaintsPolicy Ignore, the scheduler counts closed nodes as a domain to which pods must be added. The pods stay pending until the gate opens, although other nodes have capacity.",
 		Do:  "Set nodeTaintsPolicy: Honor in the topologySpreadConstraints of the workloads.",
 	},
 	{
@@ -128,7 +128,7 @@ var Rules = []Rule{
 	},
 	{
 		ID: "other-writer", Severity: Warning, Needs: []Kind{Deployments, CiliumConfig}, check: otherWriter,
-		Why: "The other writer adds or removes the same taint by its own rules: the gate opens too early, or the two writers fight over the taint.",
+		Why: "Another program adds or removes the same taint by its own rules: the gate opens too early, or the two programs revert each other's changes.",
 		Do:  "Disable it as described in the message.",
 	},
 	{

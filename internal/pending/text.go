@@ -53,10 +53,10 @@ func (e *Explanation) writeSummary(b *strings.Builder) {
 	case e.KeptOff == 0:
 		fmt.Fprintf(b, "No gate keeps %s off any of %d nodes.\n", e.Object, e.Nodes)
 	default:
-		fmt.Fprintf(b, "Gates keep %s off %d of %d nodes. If they were open, %s of these would fit it.\n", e.Object, e.KeptOff, e.Nodes, orNone(e.WouldFit))
+		fmt.Fprintf(b, "Gates keep %s off %d of %d nodes. If they were open, it could run on %s of these.\n", e.Object, e.KeptOff, e.Nodes, orNone(e.WouldFit))
 	}
 	if n := len(e.Fit); n > 0 {
-		fmt.Fprintf(b, "%s would fit it now, as far as this command checks: %s.\n", printer.Count(n, "node"), printer.Some(e.Fit, namesMax))
+		fmt.Fprintf(b, "It could run on %s now, as far as this command checks: %s.\n", printer.Count(n, "node"), printer.Some(e.Fit, namesMax))
 	}
 	if len(e.SchedulingGates) > 0 {
 		fmt.Fprintf(b, "The scheduler does not consider it as long as it has the scheduling gates %s.\n", strings.Join(e.SchedulingGates, ", "))
@@ -81,7 +81,7 @@ func (r *Rejection) write(b *strings.Builder, object, node string) {
 }
 
 func (g *Gate) write(b *strings.Builder, now time.Time) {
-	fmt.Fprintf(b, "\n%s: closed on %s, %s of which would fit it\n", g.Gate, printer.Count(len(g.Nodes)+g.Others, "node"), orNone(len(g.Nodes)))
+	fmt.Fprintf(b, "\n%s: closed on %s; the pod could run on %s of them\n", g.Gate, printer.Count(len(g.Nodes)+g.Others, "node"), orNone(len(g.Nodes)))
 	rows := printer.NewRows(b)
 	rows.Row("taint", g.Taint)
 	for i, w := range g.WaitsFor {

@@ -296,10 +296,10 @@ func (c *chart) first(b *strings.Builder, t *Timeline) {
 	switch p := t.FirstPod; {
 	case p != nil:
 		m := Moment{At: p.Bound}
-		b.WriteString("\nFirst workload pod since then that still exists:\n")
+		b.WriteString("\nFirst workload pod bound since the opening that still exists:\n")
 		b.WriteString(c.row(" ", "first pod", m, c.bar(m, time.Time{}, c.before, false)))
 		c.pod(b, p, false)
 	case !t.Held && t.PodsRead && len(t.Gates) > 0:
-		b.WriteString("\nNo workload pod that was bound since then still exists.\n")
+		b.WriteString("\nNo workload pod that was bound since the opening still exists.\n")
 	}
 }
