@@ -88,8 +88,11 @@ func (c *Controller) runBudget(ctx context.Context) {
 			c.countFleet()
 		case <-ticker.C():
 			c.countFleet()
-			if c.mayCount() {
-				c.resync.Add(append(c.ledger.Due(), c.groups.Outdated()...))
+			if !c.mayCount() {
+				continue
+			}
+			if due := append(c.ledger.Due(), c.groups.Outdated()...); len(due) > 0 { // waking for none costs idle CPU
+				c.resync.Add(due)
 			}
 		}
 	}
