@@ -70,6 +70,10 @@ func measureIdle(ctx context.Context, e *Env) (r report.Result, err error) {
 	defer func() { err = errors.Join(err, watching.Stop(watching.Drain)) }()
 	a := &Subject{Name: nodegateName, PID: nodegate.PID(), Metrics: nodegate.Metrics}
 	b := &Subject{Name: limitName, PID: watching.PID(), Metrics: metrics}
+	// The gate is Ready since before, but nodegate still evaluates all nodes once.
+	if err := errors.Join(e.AwaitQuiet(ctx, a), e.AwaitQuiet(ctx, b)); err != nil {
+		return r, err
+	}
 	for _, c := range []idling{
 		{"each node reporting every 5 minutes", Seldom, e.Idle, report.TimesLimit(ownGoal)},
 		{"each node reporting every 10 seconds", often, e.Idle / 3, nil},
