@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -142,7 +143,7 @@ func TestSeedCiliumBypassedPodsEvict(t *testing.T) {
 		},
 	}
 	e.must(e.admin.Create(t.Context(), pdb))
-	t.Cleanup(func() { _ = e.admin.Delete(t.Context(), pdb) })
+	t.Cleanup(func() { e.must(client.IgnoreNotFound(e.admin.Delete(context.Background(), pdb))) }) // the test's context has ended
 	replicas := ownedBy("ReplicaSet")
 	early := k.bind("early", inBoot, replicas)
 	guarded := k.bind("guarded", inBoot, replicas, labelled("guarded"))

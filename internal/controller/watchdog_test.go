@@ -157,14 +157,20 @@ func TestLostAnswer(t *testing.T) {
 		w.giveUpLease = true
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(time.Minute)
-		w.writes(func(string) error { return write.ErrUnanswered })
+		lost := 0
+		w.writes(func(string) error { lost++; return write.ErrUnanswered })
 		w.closeAll(1)
-		controllertest.Pass(watchdogInterval)
-		w.change("n0000", func(n *gate.Node) { isOpen(n, "gate") })
-		w.writes(func(string) error { return nil })
+		w.c.NodeChanged("n0000", gate.Everything())
+		controllertest.Pass(time.Millisecond)
+		w.writes(nil)
+		w.change("n0000", func(n *gate.Node) { isOpen(n, "gate"); n.Taints = nil })
+		before := w.written()
 		controllertest.Pass(5 * noResponseTimeout)
 		if err := w.hasEnded(); err != nil {
 			t.Errorf("ended: %v", err)
+		}
+		if lost == 0 || w.written() != before {
+			t.Errorf("%d answers were lost, and %d patches followed; want some, and none", lost, w.written()-before)
 		}
 	})
 }

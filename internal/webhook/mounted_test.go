@@ -102,7 +102,6 @@ func TestMounted(t *testing.T) {
 	}
 	v.write(map[string][]byte{"tls.crt": second["tls.crt"], "tls.key": first["tls.key"]})
 	v.write(nil)
-	v.must(serves(m, first)(ctx))
 	v.write(second)
 	v.must(await.Until(t.Context(), "the second to be served", serves(m, second)))
 	v.must(m.Ready())
