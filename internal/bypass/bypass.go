@@ -26,9 +26,9 @@ import (
 )
 
 const (
-	// settles is the least time between an opening and the search for its bypassed pods. By
+	// minSearchDelay is the least time between an opening and the search for its bypassed pods. By
 	// then, kubelets have reported the pods that they started before the opening.
-	settles = 5 * time.Second
+	minSearchDelay = 5 * time.Second
 	// Tries is the number of attempts to evict. The interval between them grows from
 	// retryMin to retryMax, so that they take ten minutes.
 	Tries    = 12
@@ -98,20 +98,20 @@ func New(o Options) *Handler {
 
 // Opened records that a gate has opened on a node.
 func (b *Handler) Opened(n *gate.Node, v *gate.Verdict) {
-	key, wait := key{node: n.Name, gate: v.Gate}, settled(v.Closure)
+	key, wait := key{node: n.Name, gate: v.Gate}, searchDelay(v.Closure)
 	b.mu.Lock()
 	b.pending[key] = &opening{uid: n.UID, boot: n.BootID, closure: *v.Closure, due: b.Clock.Now().Add(wait)}
 	b.mu.Unlock()
 	b.queue.AddAfter(key, wait)
 }
 
-// settled returns how long after an opening the kubelet has reported what happened while the gate
+// searchDelay returns how long after an opening the kubelet has reported what happened while the gate
 // was closed.
-func settled(c *gate.Closure) time.Duration {
+func searchDelay(c *gate.Closure) time.Duration {
 	if !c.NewBoot {
-		return settles
+		return minSearchDelay
 	}
-	return max(settles, c.From.Add(gate.RejectionLag).Sub(c.Until))
+	return max(minSearchDelay, c.From.Add(gate.RejectionLag).Sub(c.Until))
 }
 
 // Waiting returns the number of openings that are being processed.
@@ -219,7 +219,7 @@ func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Nod
 	}
 	// If the gate has closed since, the record's time is later, even if it has opened again.
 	record, err := gate.ParseRecord(n.Records[key.gate])
-	if err != nil || record.Since.After(o.closure.Until) {
+	if err != nil || record.Override == v1alpha1.StateClosed || record.Since.After(o.closure.Until) {
 		return "", nil, false
 	}
 	policy := ng.Spec.BypassedPods
@@ -228,7 +228,7 @@ func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Nod
 
 // evict evicts pods, and returns whether another attempt is needed.
 func (b *Handler) evict(ctx context.Context, key key, n *gate.Node, o *opening, all pods) bool {
-	remain, err := b.evictAll(ctx, key, all)
+	remain, err := b.evictAll(ctx, key, o, all)
 	if err != nil && o.tries == 0 && ctx.Err() == nil {
 		b.Log.Error(err, "cannot evict bypassed pods, retrying", "gate", key.gate, "node", key.node)
 	}
@@ -245,12 +245,16 @@ func (b *Handler) evict(ctx context.Context, key key, n *gate.Node, o *opening, 
 }
 
 // evictAll evicts pods, and returns those that remain, with the first error that is not
-// expected to be temporary.
-func (b *Handler) evictAll(ctx context.Context, key key, all pods) (pods, error) {
+// expected to be temporary. It ends as soon as the opening is no longer current, because a turn
+// to evict can take minutes to come.
+func (b *Handler) evictAll(ctx context.Context, key key, o *opening, all pods) (pods, error) {
 	var remain pods
 	var failure error
 	for _, p := range all {
 		if b.evicts.Wait(ctx) != nil {
+			return nil, nil
+		}
+		if policy, _, current := b.current(key, o); !current || policy != v1alpha1.BypassedEvict {
 			return nil, nil
 		}
 		outcome, err := b.evictOne(ctx, p)

@@ -76,7 +76,7 @@ func TestRejectedNote(t *testing.T) {
 
 // After a reboot, pods are searched for when the kubelet has reported rejections, which takes
 // longer than to report starts.
-func TestSettled(t *testing.T) {
+func TestSearchDelay(t *testing.T) {
 	opened := time.Now()
 	for name, c := range map[string]struct {
 		from    time.Duration // before the opening
@@ -84,12 +84,12 @@ func TestSettled(t *testing.T) {
 		want    time.Duration
 	}{
 		"opened soon after a reboot":  {3 * time.Second, true, gate.RejectionLag - 3*time.Second},
-		"opened long after a reboot":  {time.Hour, true, settles},
-		"opened without a reboot":     {3 * time.Second, false, settles},
+		"opened long after a reboot":  {time.Hour, true, minSearchDelay},
+		"opened without a reboot":     {3 * time.Second, false, minSearchDelay},
 		"opened when the boot began":  {0, true, gate.RejectionLag},
-		"opened just after the limit": {gate.RejectionLag - settles + 1, true, settles},
+		"opened just after the limit": {gate.RejectionLag - minSearchDelay + 1, true, minSearchDelay},
 	} {
-		if got := settled(&gate.Closure{From: opened.Add(-c.from), Until: opened, NewBoot: c.newBoot}); got != c.want {
+		if got := searchDelay(&gate.Closure{From: opened.Add(-c.from), Until: opened, NewBoot: c.newBoot}); got != c.want {
 			t.Errorf("%s: after %s, want %s", name, got, c.want)
 		}
 	}
@@ -103,7 +103,7 @@ func TestSearchIsNotEarly(t *testing.T) {
 		defer b.queue.ShutDown()
 		for range 2 {
 			b.Opened(&gate.Node{Name: "a"}, &gate.Verdict{Gate: "gate", Closure: &gate.Closure{}})
-			<-time.After(settles - time.Second)
+			<-time.After(minSearchDelay - time.Second)
 			b.workOn(t.Context(), key{node: "a", gate: "gate"})
 		}
 		if b.Waiting() != 1 {
