@@ -104,6 +104,8 @@ func TestForesee(t *testing.T) {
 			rejected: "only a gate with 'reopen: Manual' can be opened permanently"},
 		{name: "remove-taint-shared", state: v1alpha1.StateOpen, bare: true, gates: []string{manual, clitest.ByLabel("other", "")}, node: steered(map[string]string{"agent": clitest.Birth, "other": clitest.Birth}),
 			rejected: "gate other is also closed, with the same taint"},
+		{name: "remove-taint-of-two", state: v1alpha1.StateOpen, bare: true, gates: []string{manual, strings.Replace(manual, "name: agent", "name: other", 1)},
+			node: steered(map[string]string{"agent": clitest.Birth, "other": clitest.Birth})},
 		{name: "remove-taint-paused", state: v1alpha1.StateOpen, bare: true, gates: []string{manual + "\n  mode: Paused"}, node: steered(closed),
 			rejected: "the gate would add its taint again: it is paused"},
 		{name: "remove-taint-overridden", state: v1alpha1.StateOpen, bare: true, gates: []string{manual}, node: steered(byHand), rejected: "run 'kubectl gate reset' first"},

@@ -208,7 +208,6 @@ func (s *overrider) planRemoveTaint(node *corev1.Node) (OverriddenNode, func(con
 	if record.Override != "" {
 		return n, nil, errors.New("the gate is overridden on this node: run 'kubectl gate reset' first")
 	}
-	before := s.gates.DecideNode(facts, s.now)
 	i := slices.IndexFunc(facts.Taints, func(t corev1.Taint) bool {
 		return gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) == record.Taint
 	})
@@ -216,20 +215,24 @@ func (s *overrider) planRemoveTaint(node *corev1.Node) (OverriddenNode, func(con
 		n.Now = fmt.Sprintf("taint %s is already removed; nothing to do", record.Taint)
 		return n, nil, nil
 	}
-	if other := s.gateSharingTaint(&before, facts, record.Taint); other != "" {
-		return n, nil, fmt.Errorf("gate %s is also closed, with the same taint, and would add it again", other)
-	}
 	taint := facts.Taints[i]
 	facts.Taints = slices.Delete(slices.Clone(facts.Taints), i, i+1)
 	after := s.gates.DecideNode(facts, s.now)
+	other, opens := s.gateSharingTaint(&after, facts, record.Taint)
+	if other != "" && !opens {
+		return n, nil, fmt.Errorf("gate %s is also closed, with the same taint, and would add it again", other)
+	}
 	if v := after.Verdict(s.gate); v == nil || v.After == v1alpha1.StateClosed {
 		return n, nil, fmt.Errorf("the gate would add its taint again: %s", whyNotOpened(g))
 	}
 	n.Changed = true
 	n.Now = fmt.Sprintf("taint %s is removed, which opens the gate", record.Taint)
 	n.Then = "the gate stays open while its signals keep holding, and closes when they hold again after an interruption"
+	if other != "" {
+		n.Warnings = append(n.Warnings, fmt.Sprintf("gate %s is also closed, with the same taint: it opens as well", other))
+	}
 	if s.leader.Running == status.No {
-		n.Warnings = []string{s.leader.Message + "; the gate's record is updated when a controller runs"}
+		n.Warnings = append(n.Warnings, s.leader.Message+"; the gate's record is updated when a controller runs")
 	}
 	return n, func(ctx context.Context) error {
 		return s.overrides.RemoveTaint(ctx, node, v1alpha1.Taint{Key: taint.Key, Effect: taint.Effect})
@@ -243,17 +246,21 @@ func whyNotOpened(g *gate.Gate) string {
 	return "it cannot be opened manually in its current state"
 }
 
-// gateSharingTaint returns the name of another gate that is closed on the node with
-// the same taint, or "".
-func (s *overrider) gateSharingTaint(d *gate.Decision, n *gate.Node, taint string) string {
+// gateSharingTaint returns the name of another gate that is closed on the node with the
+// same taint, or "", and whether it opens by a decision. A gate that stays closed comes first.
+func (s *overrider) gateSharingTaint(d *gate.Decision, n *gate.Node, taint string) (other string, opens bool) {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		if v.Gate == s.gate || v.Before != v1alpha1.StateClosed {
 			continue
 		}
-		if r, err := gate.ParseRecord(n.Records[v.Gate]); err == nil && r.Taint == taint {
-			return v.Gate
+		if r, err := gate.ParseRecord(n.Records[v.Gate]); err != nil || r.Taint != taint {
+			continue
 		}
+		if v.After == v1alpha1.StateClosed {
+			return v.Gate, false
+		}
+		other, opens = v.Gate, true
 	}
-	return ""
+	return other, opens
 }
