@@ -64,8 +64,8 @@ func BenchmarkChangedGate(b *testing.B) {
 		gates[0] = gates[0].DeepCopy()
 		gates[0].Generation++
 		w.c.refreshGates(nil)
-		for ; !w.c.ledger.IsSettled(gates[0].Name); <-time.After(time.Millisecond) {
-			w.c.ledger.Settle(w.NodeNames(), w.c.set.Load().Seq)
+		for ; !w.c.ledger.IsCounted(gates[0].Name); <-time.After(time.Millisecond) {
+			w.c.ledger.SetFleet(w.NodeNames(), w.c.set.Load().Seq, true)
 		}
 	}
 	b.StopTimer()

@@ -48,7 +48,7 @@ func TestUncertainPartialWriteKeepsItsReservation(t *testing.T) {
 		w.c.writer = s
 		_, _ = w.c.reconcile(t.Context(), "n0000")
 		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
-		w.c.ledger.Settle([]string{"n0000"}, 1)
+		w.c.ledger.SetFleet([]string{"n0000"}, 1, true)
 		w.mu.Lock()
 		n := w.nodes["n0000"]
 		delete(n.Labels, "fit")

@@ -228,7 +228,7 @@ func TestRejectedRecordDoesNotPreventClosing(t *testing.T) {
 	w.reconcileDenied(t, &denyingWriter{deniesRecords: errFull}, log.Logger(), 5, func() {
 		_, _ = w.c.reconcile(t.Context(), "n0000") // which asks for a slot
 		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
-		w.c.ledger.Settle([]string{"n0000"}, 1)
+		w.c.ledger.SetFleet([]string{"n0000"}, 1, true)
 	})
 	n := w.nodes["n0000"]
 	if got := fmt.Sprint(n.Taints); got != fmt.Sprint([]corev1.Taint{{Key: controllertest.TaintKey, Effect: corev1.TaintEffectNoSchedule}, foreign, {Key: otherKey, Effect: corev1.TaintEffectNoSchedule}}) {
@@ -251,7 +251,7 @@ func TestForbiddenWriteAddsNoTaint(t *testing.T) {
 	w.reconcileDenied(t, &denyingWriter{deniesRecords: errForbidden}, logr.Discard(), 5, func() {
 		_, _ = w.c.reconcile(t.Context(), "n0000") // which asks for a slot
 		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
-		w.c.ledger.Settle([]string{"n0000"}, 1)
+		w.c.ledger.SetFleet([]string{"n0000"}, 1, true)
 	})
 	if n := w.nodes["n0000"]; w.written() != 0 || len(n.Taints) != 0 {
 		t.Errorf("%d writes and taints %v, want none", w.written(), n.Taints)

@@ -35,7 +35,7 @@ func (c *Controller) groupFacts(set *gateset.Set, n *gate.Node) map[string]gate.
 			continue
 		}
 		group := c.groups.Of(groupKey(set, g, n), n.Name)
-		group.Known = c.ledger.IsSettled(g.Name)
+		group.Known = c.ledger.IsEvaluated(g.Name)
 		put(&facts, g.Name, group)
 	}
 	return facts

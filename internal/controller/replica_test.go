@@ -51,12 +51,12 @@ func TestNoBudgetDirectlyAfterATakeover(t *testing.T) {
 			stop := w.start(logr.Discard(), interceptor.Funcs{})
 			defer stop()
 			controllertest.Pass(fleet.PausedAfter)
-			if got := w.c.ledger.IsSettledFor(w.c.set.Load().Seq); got == tookOver {
+			if got := w.c.ledger.IsCountedFor(w.c.set.Load().Seq); got == tookOver {
 				t.Errorf("took over: %t; budget is granted after %s: %t", tookOver, fleet.PausedAfter, got)
 			}
-			controllertest.Pass(3 * fleet.SettleInterval)
-			if !w.c.ledger.IsSettledFor(w.c.set.Load().Seq) {
-				t.Errorf("took over: %t; no budget is granted after %s", tookOver, fleet.PausedAfter+3*fleet.SettleInterval)
+			controllertest.Pass(3 * fleet.CountInterval)
+			if !w.c.ledger.IsCountedFor(w.c.set.Load().Seq) {
+				t.Errorf("took over: %t; no budget is granted after %s", tookOver, fleet.PausedAfter+3*fleet.CountInterval)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func TestBudgetAfterAHandover(t *testing.T) {
 		})
 		before := maps.Clone(w.nodes)
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
-		controllertest.Pass(3 * fleet.SettleInterval)
+		controllertest.Pass(3 * fleet.CountInterval)
 		stop()
 		if n := w.closed(); n != 1 {
 			t.Fatalf("the first leader has closed %d nodes, want one", n)

@@ -67,14 +67,14 @@ func (c *Controller) Start(ctx context.Context) error {
 //   - It may have been paused, and close nodes under a budget until it notices (see
 //     fleet.Ledger.Heartbeat).
 func (c *Controller) takeOver() {
-	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.SettleInterval)
+	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.CountInterval)
 }
 
 // runBudget enables the budget when the state of the whole fleet is known. Then it
 // enqueues queued nodes, as many as the budget allows, through the resyncer, so that they
 // do not delay new work.
 func (c *Controller) runBudget(ctx context.Context) {
-	ticker := c.clock.NewTicker(fleet.SettleInterval)
+	ticker := c.clock.NewTicker(fleet.CountInterval)
 	defer ticker.Stop()
 	for {
 		if c.ledger.Heartbeat(c.clock.Now()) {
@@ -108,15 +108,11 @@ func (c *Controller) mayCount() bool {
 // status does not wait until budget may be granted.
 func (c *Controller) countFleet() {
 	seq := c.set.Load().Seq
-	if !c.nodeFeed.NodesSynced() || c.ledger.IsSettledFor(seq) {
+	if !c.nodeFeed.NodesSynced() || c.ledger.IsCountedFor(seq) {
 		return
 	}
-	nodes := c.nodeFeed.NodeNames()
-	if c.ledger.HasEvaluated(nodes, seq) {
+	if c.ledger.SetFleet(c.nodeFeed.NodeNames(), seq, c.mayCount()) {
 		c.noteCounted()
-	}
-	if c.mayCount() {
-		c.ledger.Settle(nodes, seq)
 	}
 }
 

@@ -46,12 +46,12 @@ func TestBudgetIsGrantedInOrder(t *testing.T) {
 			w.change(node(i), func(n *gate.Node) { n.Labels["fit"] = "" })
 			controllertest.Pass(time.Millisecond)
 			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") }) // fails again
-			controllertest.Pass(fleet.SettleInterval)
+			controllertest.Pass(fleet.CountInterval)
 			if w.reads-before > 5 { // more than this node, twice, and the next one
 				wide++
 			}
 		}
-		if most := int(200*fleet.SettleInterval/refreshInterval) + 1; wide > most { // resyncs
+		if most := int(200*fleet.CountInterval/refreshInterval) + 1; wide > most { // resyncs
 			t.Errorf("more nodes than the next one were reconciled %d times, want at most %d", wide, most)
 		}
 		if n := w.nodes[node(0)]; len(n.Taints) != 1 {
@@ -148,7 +148,7 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 				continue
 			}
 			s.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
-			controllertest.Pass(2 * fleet.SettleInterval)
+			controllertest.Pass(2 * fleet.CountInterval)
 			s.mu.Lock()
 			members, now := s.zones()
 			s.mu.Unlock()

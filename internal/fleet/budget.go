@@ -64,8 +64,8 @@ func (l *Ledger) Admits(s BudgetScope, node string) bool {
 }
 
 func (l *Ledger) isTurn(s BudgetScope, node string) bool {
-	available, queue := l.available(s), l.peek(s).queue
-	return available > len(queue) || slices.Contains(queue[:available], node)
+	available, queue := l.available(s), &l.peek(s).queue
+	return available > queue.len() || queue.isAmongFirst(available, node)
 }
 
 // available returns how many more nodes may be closed. It is zero until all nodes have
@@ -91,8 +91,8 @@ func (l *Ledger) Due() (nodes []string) {
 	defer l.mu.Unlock()
 	for name, g := range l.gates {
 		for zone, z := range g.zones {
-			if len(z.queue) > 0 {
-				nodes = append(nodes, z.queue[:min(l.available(zone.scope(name)), len(z.queue))]...)
+			if z.queue.len() > 0 {
+				nodes = append(nodes, z.queue.first(l.available(zone.scope(name)))...)
 			}
 		}
 	}
@@ -101,14 +101,9 @@ func (l *Ledger) Due() (nodes []string) {
 
 // enqueue adds a node to a queue, in which it keeps its position, or removes it.
 func (l *Ledger) enqueue(s BudgetScope, node string, queued bool) {
-	z := l.peek(s)
-	at := slices.Index(z.queue, node)
-	switch {
-	case queued && at < 0:
-		z = l.zone(s)
-		z.queue = append(z.queue, node)
-	case !queued && at >= 0:
-		z.queue = slices.Delete(z.queue, at, at+1)
+	if queued {
+		l.zone(s).queue.add(node)
+	} else if l.peek(s).queue.remove(node) {
 		l.tidy(s)
 	}
 }
@@ -117,7 +112,8 @@ func (l *Ledger) enqueue(s BudgetScope, node string, queued bool) {
 func (l *Ledger) Queued(s BudgetScope) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.peek(s).queue)
+	queue := &l.peek(s).queue
+	return queue.first(queue.len())
 }
 
 // Reserving returns the nodes that hold reservations, unsorted.
@@ -178,31 +174,38 @@ func (l *Ledger) free(node string) {
 	delete(l.uncertain, node)
 }
 
-// Settle records that the fleet consists of these nodes. seq is the number of the current
-// gate set. A new node that has not been evaluated yet delays settling only briefly.
-func (l *Ledger) Settle(fleet []string, seq uint64) {
+// SetFleet records that the fleet consists of these nodes, and reports whether all of them have
+// been evaluated with the gate set seq or a later one. If mayCount is false, another replica may
+// still close nodes, so budget is not granted yet. A new node that has not been evaluated delays
+// the count only briefly.
+func (l *Ledger) SetFleet(fleet []string, seq uint64, mayCount bool) (complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	with := seq
 	for _, node := range fleet {
-		seq = min(seq, l.seqOf(node))
+		with = min(with, l.seqOf(node))
 	}
-	l.settled = max(l.settled, seq)
+	l.evaluated = max(l.evaluated, with)
+	if mayCount {
+		l.counted = max(l.counted, with)
+	}
+	return with == seq
 }
 
-// HasEvaluated reports whether all these nodes have been evaluated with this gate set or a
-// later one.
-func (l *Ledger) HasEvaluated(nodes []string, seq uint64) bool {
+// IsEvaluated reports whether the whole fleet has been evaluated since a gate last changed.
+func (l *Ledger) IsEvaluated(gateName string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !slices.ContainsFunc(nodes, func(node string) bool { return l.seqOf(node) < seq })
+	terms, declared := l.terms[gateName]
+	return declared && l.evaluated >= terms.Since
 }
 
-// IsSettledFor reports whether the whole fleet has been evaluated with this gate set or a
-// later one. If so, the caller need not list all nodes and call Settle.
-func (l *Ledger) IsSettledFor(seq uint64) bool {
+// IsCountedFor reports whether the whole fleet has been evaluated with this gate set or a
+// later one. If so, the caller need not list all nodes and call SetFleet.
+func (l *Ledger) IsCountedFor(seq uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.settled >= seq
+	return l.counted >= seq
 }
 
 // seqOf returns the number of the gate set with which a node was last evaluated, or zero.
@@ -225,7 +228,7 @@ func (l *Ledger) Heartbeat(now time.Time) (paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if paused = l.wasPaused(now); paused {
-		l.settled = 0
+		l.evaluated, l.counted = 0, 0
 		for _, n := range l.nodes {
 			n.seq = 0
 		}
@@ -240,8 +243,8 @@ func (l *Ledger) wasPaused(now time.Time) bool {
 	return !l.lastHeartbeat.IsZero() && now.Round(0).Sub(l.lastHeartbeat) > PausedAfter
 }
 
-// IsSettled reports whether the number of nodes that a gate keeps closed is known.
-func (l *Ledger) IsSettled(gateName string) bool {
+// IsCounted reports whether the number of nodes that a gate keeps closed is known.
+func (l *Ledger) IsCounted(gateName string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.isCounted(gateName)
@@ -249,7 +252,7 @@ func (l *Ledger) IsSettled(gateName string) bool {
 
 func (l *Ledger) isCounted(gateName string) bool {
 	terms, declared := l.terms[gateName]
-	return declared && l.settled >= terms.Since
+	return declared && l.counted >= terms.Since
 }
 
 // peek is like zone, without creating an entry.
@@ -262,9 +265,9 @@ func (l *Ledger) peek(s BudgetScope) *zoneEntry {
 	return &zoneEntry{}
 }
 
-// SettleInterval is the interval at which to check whether the whole fleet has been
+// CountInterval is the interval at which to check whether the whole fleet has been
 // evaluated, so that budget can be granted, and which queued nodes are due.
-const SettleInterval = time.Second
+const CountInterval = time.Second
 
 // count adds a state to the counts of its zone, or subtracts it.
 func (l *Ledger) count(s *GateState, by int) {

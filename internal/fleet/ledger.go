@@ -78,9 +78,10 @@ type Ledger struct {
 	named map[string]*nodeEntry
 	// terms contains the budgets by gate, as set by SetTerms.
 	terms map[string]BudgetTerms
-	// settled is the number of the latest gate set with which the whole fleet has been
-	// evaluated. Until then, counts may be too low.
-	settled uint64
+	// evaluated is the number of the latest gate set with which the whole fleet has been
+	// evaluated. counted is the same, but only if no other replica could close nodes any
+	// more: until then, counts may be too low.
+	evaluated, counted uint64
 	// lastHeartbeat is the time at which the process was last known to run.
 	lastHeartbeat time.Time
 	// reservations contains the reservations of nodes whose write is in flight. It is unknown
@@ -116,11 +117,11 @@ func (k zoneKey) scope(gateName string) BudgetScope {
 type zoneEntry struct {
 	members, used, inFlight int
 	// queue contains the nodes that wait for budget, in order of arrival.
-	queue []string
+	queue queue
 }
 
 func (z *zoneEntry) isEmpty() bool {
-	return z.members == 0 && z.used == 0 && z.inFlight == 0 && len(z.queue) == 0
+	return z.members == 0 && z.used == 0 && z.inFlight == 0 && z.queue.len() == 0
 }
 
 // NewLedger returns an empty Ledger.

@@ -60,8 +60,8 @@ func (a *Reservations) Grant(v *gate.Verdict, queues bool, n *gate.Node, now tim
 // retryAfter returns the time after which to request budget again for a node that is not
 // queued.
 func (a *Reservations) retryAfter(gateName string) time.Duration {
-	if !a.ledger.IsSettled(gateName) {
-		return wait.Jitter(SettleInterval, 1)
+	if !a.ledger.IsCounted(gateName) {
+		return wait.Jitter(CountInterval, 1)
 	}
 	return wait.Jitter(ThrottledRetry, 1)
 }

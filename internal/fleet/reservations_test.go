@@ -74,7 +74,7 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 		}
 	}
 	for zone, z := range ledger.gates["gate"].zones {
-		if z.members != perZone || z.used != 0 || z.inFlight != 0 || len(z.queue) != 0 {
+		if z.members != perZone || z.used != 0 || z.inFlight != 0 || z.queue.len() != 0 {
 			t.Errorf("final counts of zone %v: %+v, want %d members and no others", zone, *z, perZone)
 		}
 	}
