@@ -18,7 +18,7 @@ type carried struct {
 	// seq is the number of the set of gates of that decision.
 	seq                 uint64
 	lost, rollout, left map[string]time.Time
-	group               map[string]time.Time
+	group               map[string]gate.GroupWait
 	steady              map[string]gate.Steady
 	shadow              map[string]string
 }
@@ -35,7 +35,7 @@ func (s *nodeStates) recall(f *gate.Facts, set *gateset.Set) {
 	state.carried = state.carried.under(set)
 	r := state.carried
 	f.LostSince, f.RolloutSince, f.LeftSince, f.Steady, f.Shadow = r.lost, r.rollout, r.left, r.steady, r.shadow
-	f.GroupSince = r.group
+	f.GroupWaits = r.group
 }
 
 // keep stores what a decision hands on. With part, the decision is a part of another one:
@@ -65,7 +65,9 @@ func (s *nodeStates) keep(set *gateset.Set, n *gate.Node, d *gate.Decision, part
 		note(&r.lost, v.Gate, v.LostSince)
 		note(&r.rollout, v.Gate, v.RolloutSince)
 		note(&r.left, v.Gate, v.LeftSince)
-		note(&r.group, v.Gate, v.GroupSince)
+		if !v.GroupWait.Since.IsZero() {
+			put(&r.group, v.Gate, v.GroupWait)
+		}
 		if v.Shadow != "" {
 			put(&r.shadow, v.Gate, v.Shadow)
 		}
@@ -79,7 +81,7 @@ func (s *nodeStates) keep(set *gateset.Set, n *gate.Node, d *gate.Decision, part
 }
 
 // under returns what is handed on if the gates are those of the set: without times of signals
-// that the gates no longer have. What it contains is not modified, because decisions read it.
+// that the gates no longer have, and of groups of gates that have changed. What it contains is not modified, because decisions read it.
 func (r *carried) under(set *gateset.Set) *carried {
 	changed := func(gate string) bool { return set.SignalsSince[gate] > r.seq }
 	if r.seq >= set.Seq {
@@ -88,6 +90,8 @@ func (r *carried) under(set *gateset.Set) *carried {
 	now := &carried{uid: r.uid, seq: set.Seq}
 	now.retainOthers(r, changed)
 	now.left, now.shadow = r.left, r.shadow // they do not depend on signals
+	now.group = nil
+	putOthers(&now.group, r.group, func(gate string) bool { return set.Since[gate] > r.seq })
 	return now
 }
 
@@ -118,7 +122,9 @@ func (r *carried) retain(before *carried, gateName string) {
 	note(&r.lost, gateName, before.lost[gateName])
 	note(&r.rollout, gateName, before.rollout[gateName])
 	note(&r.left, gateName, before.left[gateName])
-	note(&r.group, gateName, before.group[gateName])
+	if group, ok := before.group[gateName]; ok {
+		put(&r.group, gateName, group)
+	}
 	if shadow, ok := before.shadow[gateName]; ok {
 		put(&r.shadow, gateName, shadow)
 	}

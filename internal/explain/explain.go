@@ -190,7 +190,7 @@ func closesBy(v *gate.Verdict, g *gate.Gate) time.Time {
 	for _, wait := range []struct {
 		since time.Time
 		lasts time.Duration
-	}{{v.LostSince, g.CloseAfter}, {v.RolloutSince, g.RolloutGrace}, {v.GroupSince, g.CloseAfter}} {
+	}{{v.LostSince, g.CloseAfter}, {v.RolloutSince, g.RolloutGrace}, {v.GroupWait.Since, g.CloseAfter}} {
 		if at := wait.since.Add(wait.lasts).UTC(); !wait.since.IsZero() && (due.IsZero() || at.Before(due)) {
 			due = at
 		}

@@ -96,7 +96,7 @@ func (d *decider) publication(s *slot) publication {
 		return keepsCondition
 	case s.after == nil || s.after.State != v1alpha1.StateClosed || !s.after.Overdue || s.isOverriddenOpen():
 		return withdraws
-	case s.verdict.Fit: // it waits only for its group, and must not be replaced
+	case s.fit: // it waits only for its group or for a user, and must not be replaced
 		return withdraws
 	case !s.before.isOverdue():
 		d.recheckAt(d.now) // when the record has been written

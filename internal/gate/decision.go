@@ -135,10 +135,9 @@ type Verdict struct {
 	// RolloutSince is the same for signals that do not hold only because of a rollout.
 	// Must be passed back in Facts.RolloutSince.
 	RolloutSince time.Time
-	// GroupSince is the time since which the group of an open node has been incomplete,
-	// for a gate that closes together. Zero while it is complete. Must be passed back in
-	// Facts.GroupSince.
-	GroupSince time.Time
+	// GroupWait is the time since which the group of an open node has been incomplete,
+	// for a gate that closes together. Must be passed back in Facts.GroupWaits.
+	GroupWait GroupWait
 	// Fit reports whether the node counts as fit in its group, for a gate that opens
 	// together. It does not depend on the other nodes of the group. The controller
 	// computes Facts.Groups of the others from it.

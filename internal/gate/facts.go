@@ -86,9 +86,9 @@ type Facts struct {
 	// RolloutSince is LostSince for signals that do not hold only because of a rollout
 	// (see Verdict.RolloutSince).
 	RolloutSince map[string]time.Time
-	// GroupSince contains, by gate, the time since which the group of an open node has
-	// been incomplete (see Verdict.GroupSince).
-	GroupSince map[string]time.Time
+	// GroupWaits contains, by gate, the time since which the group of an open node has
+	// been incomplete (see Verdict.GroupWait).
+	GroupWaits map[string]GroupWait
 	// Steady contains, by gate, the time since which its signals have been in the state
 	// that opens it (see Verdict.Steady).
 	Steady map[string]Steady

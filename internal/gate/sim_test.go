@@ -305,7 +305,7 @@ func (s *sim) invisible() *sim { s.facts.CompleteSources = nil; return s }
 // forget simulates a restart of the controller, which then knows only the node.
 func (s *sim) forget() *sim {
 	s.facts.LostSince, s.facts.RolloutSince, s.facts.Steady, s.facts.Shadow = nil, nil, nil, nil
-	s.facts.GroupSince = nil
+	s.facts.GroupWaits = nil
 	return s
 }
 
@@ -349,10 +349,10 @@ func (s *sim) remember(d Decision) {
 	s.facts.Shadow = map[string]string{}
 	s.facts.Steady = map[string]Steady{}
 	s.facts.LostSince, s.facts.RolloutSince, s.facts.LeftSince = map[string]time.Time{}, map[string]time.Time{}, map[string]time.Time{}
-	s.facts.GroupSince = map[string]time.Time{}
+	s.facts.GroupWaits = map[string]GroupWait{}
 	for _, v := range d.Verdicts {
-		if !v.GroupSince.IsZero() {
-			s.facts.GroupSince[v.Gate] = v.GroupSince
+		if !v.GroupWait.Since.IsZero() {
+			s.facts.GroupWaits[v.Gate] = v.GroupWait
 		}
 		if v.Shadow != "" {
 			s.facts.Shadow[v.Gate] = v.Shadow

@@ -43,14 +43,15 @@ import (
 // group has been complete once.
 //
 // A node without the label, or a group whose size is unknown, keeps its state: the gate
-// neither opens nor closes because of its group.
+// neither opens nor closes because of its group. The size is the largest that a node declares,
+// so it is unknown until all nodes have been decided.
 
 // groupMax is the maximum size of a group that a label can declare.
 const groupMax = 5000
 
 // groupRecheck is how soon a decision is repeated that depends on nodes of the group that
 // have not been decided yet.
-const groupRecheck = 5 * time.Second
+const groupRecheck = time.Second
 
 // Together is the compiled openTogether of a gate.
 type Together struct {
@@ -91,6 +92,13 @@ func (t *Together) Needed(size int) int {
 		return 0
 	}
 	return max(n, 1)
+}
+
+// GroupWait is the time since which the group of an open node has been incomplete. Since is
+// zero while it is complete. Another group of the node starts another wait.
+type GroupWait struct {
+	Group string
+	Since time.Time
 }
 
 // Group is what is known about the other nodes of a node's group. The zero value means
@@ -194,6 +202,8 @@ func (d *decider) group(g *Gate, fit bool) *GroupState {
 		s.lacks, s.key = v1alpha1.ReadingGroupUnknown, t.LabelKey
 	case s.Needed == 0:
 		s.lacks, s.key = v1alpha1.ReadingGroupSizeUnknown, t.SizeLabelKey
+	case t.SizeLabelKey != "" && !others.Known: // a node that has not been decided may declare a larger size
+		s.lacks, s.key = v1alpha1.ReadingNotObserved, "the size of group "+s.Name
 	case s.Fit < s.Needed:
 		s.lacks = v1alpha1.ReadingGroupIncomplete
 	}
@@ -215,7 +225,9 @@ func (d *decider) groupOpens(s *slot) bool {
 	if group.Complete() {
 		return true
 	}
-	s.verdict.Blocked = group.lacks
+	if s.verdict.Blocked = group.lacks; group.lacks == v1alpha1.ReadingNotObserved {
+		d.recheckAt(d.now.Add(groupRecheck))
+	}
 	return false
 }
 
@@ -227,22 +239,25 @@ func (d *decider) groupLost(s *slot) v1alpha1.Reason {
 	if t := g.Together; t == nil || !t.Closes || g.Reclose == v1alpha1.RecloseNever || r.Reason == v1alpha1.ReasonDeadlinePassed {
 		return ""
 	}
-	since := d.GroupSince[g.Name]
+	wait := d.GroupWaits[g.Name]
 	group, known := d.group(g, s.mask != v1alpha1.StateClosed), d.Groups[g.Name].Known
+	if group.Name != "" && group.Name != wait.Group {
+		wait = GroupWait{Group: group.Name}
+	}
 	switch uncertain := d.Node.Silent() || d.Node.ShuttingDown || d.hasBooted(r) || v.Wants != ""; {
 	case group.Complete():
 		return ""
 	case !known, group.lacks != v1alpha1.ReadingGroupIncomplete, uncertain:
-		if v.GroupSince = since; !known {
+		if v.GroupWait = wait; !known {
 			d.recheckAt(d.now.Add(groupRecheck))
 		}
 		return ""
 	}
-	if since.IsZero() || since.After(d.now) {
-		since = d.now
+	if wait.Since.IsZero() || wait.Since.After(d.now) {
+		wait.Since = d.now
 	}
-	v.GroupSince = since
-	return d.closesUnderBudget(s, since.Add(g.CloseAfter), v1alpha1.ReasonGroupIncomplete)
+	v.GroupWait = wait
+	return d.closesUnderBudget(s, wait.Since.Add(g.CloseAfter), v1alpha1.ReasonGroupIncomplete)
 }
 
 // setFit completes the verdict about a gate that opens together: whether the node is fit,

@@ -129,6 +129,7 @@ func TestGroupSize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := rack(aGate("g", inGroups(intstr.FromString(c.atLeast)))).label("size", c.own)
+			c.others.Known = true
 			s.facts.Groups = map[string]Group{"g": c.others}
 			d := s.decide()
 			v := d.Verdict("g")
@@ -197,8 +198,8 @@ func TestCloseTogether(t *testing.T) {
 			s := c.node
 			s.run(t)
 			d := s.after(2*time.Minute - 1).run(t)
-			if v := d.Verdict("g"); v.Wants != "" || v.GroupSince.IsZero() == c.waits || c.waits && !d.Recheck.Equal(s.now.Add(1)) && v.Overridden == nil {
-				t.Fatalf("too early: %s, since %s, recheck %s", show(d), v.GroupSince, d.Recheck)
+			if v := d.Verdict("g"); v.Wants != "" || v.GroupWait.Since.IsZero() == c.waits || c.waits && !d.Recheck.Equal(s.now.Add(1)) && v.Overridden == nil {
+				t.Fatalf("too early: %s, since %s, recheck %s", show(d), v.GroupWait.Since, d.Recheck)
 			}
 			d = s.after(1).run(t)
 			v := d.Verdict("g")
@@ -221,9 +222,9 @@ func TestCloseTogether(t *testing.T) {
 // again, and is neither started nor stopped while the others are not known.
 func TestGroupSince(t *testing.T) {
 	s := aNode(aGate("g", inGroups(intstr.FromInt32(4), closesTogether))).open("g").ready("True").label("rack", "r1").flag("g", "holds")
-	since := func() time.Time { return s.verdict(t).GroupSince }
+	since := func() time.Time { return s.verdict(t).GroupWait.Since }
 	s.facts.Groups = map[string]Group{"g": {Fit: 2}}
-	if d := s.run(t); !d.Verdict("g").GroupSince.IsZero() || !d.Recheck.Equal(s.now.Add(groupRecheck)) {
+	if d := s.run(t); !d.Verdict("g").GroupWait.Since.IsZero() || !d.Recheck.Equal(s.now.Add(groupRecheck)) {
 		t.Fatalf("while others are not known: %s, recheck %s", show(d), d.Recheck)
 	}
 	s.others(2, "n4")
@@ -239,9 +240,42 @@ func TestGroupSince(t *testing.T) {
 	if at := since(); !at.Equal(began) {
 		t.Errorf("without a label, since %s, want %s", at, began)
 	}
+	s.after(time.Minute).label("rack", "r2").others(2, "x")
+	if at := since(); !at.Equal(s.now) {
+		t.Errorf("in another group, since %s, want %s", at, s.now)
+	}
 	s.label("rack", "r1").others(3)
 	if at := since(); !at.IsZero() {
 		t.Errorf("with a complete group, since %s", at)
+	}
+}
+
+// A group whose size is a percentage of what its nodes declare does not open before all nodes
+// have been decided: one of the others may declare a larger size.
+func TestGroupSizeIsNotKnownYet(t *testing.T) {
+	s := rack(aGate("g", inGroups(intstr.FromString("100%")))).label("size", "3")
+	s.facts.Groups = map[string]Group{"g": {Fit: 2, Size: 3}}
+	d := s.decide()
+	v := d.Verdict("g")
+	if o := v.Obstacle(); v.After != v1alpha1.StateClosed || !d.Recheck.Equal(s.now.Add(groupRecheck)) || o.Message() != "the size of group r1 is not observed yet" {
+		t.Errorf("%s: %s", show(d), o.Message())
+	}
+	s.facts.Groups = map[string]Group{"g": {Fit: 2, Size: 3, Known: true}}
+	if v := s.verdict(t); !v.Opened() {
+		t.Error(showVerdict(v))
+	}
+}
+
+// A node that is fit, and that a user has closed, is not reported to remediation controllers.
+func TestConditionOfOverriddenGroup(t *testing.T) {
+	g := aGate("g", inGroups(intstr.FromInt32(4)), dueBy(0, time.Minute, false), func(g *Gate) { g.Deadline.Publish = true })
+	for _, flag := range []string{"holds", ""} {
+		s := rack(g).ready("True").flag("g", flag).others(3).override("g", v1alpha1.StateClosed, time.Hour)
+		s.run(t)
+		d := s.granting("g").run(t)
+		if v := d.Verdict("g"); v.Published != (flag == "") {
+			t.Errorf("flag %q: %s, published %v", flag, showVerdict(v), v.Published)
+		}
 	}
 }
 

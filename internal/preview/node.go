@@ -69,7 +69,7 @@ func open(g *gate.Gate, v *gate.Verdict) groupKey {
 	if wait, lapses := lapse(g, v); lapses {
 		return groupKey{What: Lapses, Why: "its signals do not hold: it closes within " + duration.HumanDuration(wait) + ", unless they hold again"}
 	}
-	if !v.GroupSince.IsZero() {
+	if !v.GroupWait.Since.IsZero() {
 		return groupKey{What: Lapses, Why: "its group is incomplete: it closes within " + duration.HumanDuration(g.CloseAfter) + ", unless the group is complete again"}
 	}
 	return groupKey{What: StaysOpen}
