@@ -47,8 +47,7 @@ func (m *Mounted) NeedLeaderElection() bool { return false }
 // containers with the same user ID share a limited number of them on each node.
 func (m *Mounted) Start(ctx context.Context) error {
 	logged := ""
-	// This fails only if the context ends.
-	_ = wait.PollUntilContextCancel(ctx, cmp.Or(m.Period, readPeriod), true, func(context.Context) (bool, error) {
+	wait.UntilWithContext(ctx, func(context.Context) {
 		err := m.load()
 		switch {
 		case err == nil:
@@ -57,8 +56,7 @@ func (m *Mounted) Start(ctx context.Context) error {
 			logged = err.Error()
 			m.Log.Error(err, "cannot read the webhook's certificate, retrying", "served", m.current.Load() != nil)
 		}
-		return false, nil
-	})
+	}, cmp.Or(m.Period, readPeriod))
 	return nil
 }
 
