@@ -80,6 +80,17 @@ func (a *apiServer) answer(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(object) // fails only if the client is gone
 }
 
+// forbid makes the server refuse all requests for a path, if it is not empty.
+func (a *apiServer) forbid(path string) {
+	a.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+		if path == "" || r.URL.Path != path {
+			return false
+		}
+		refusal(w, http.StatusForbidden, "Forbidden", "this is forbidden")
+		return true
+	}
+}
+
 // refusal writes an error response in the form of an API server.
 func refusal(w http.ResponseWriter, code int, reason, message string) {
 	w.Header().Set("Content-Type", "application/json")

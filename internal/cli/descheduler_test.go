@@ -70,13 +70,7 @@ func TestPreviewReadsDeschedulerPolicies(t *testing.T) {
 			objects["/apis/batch/v1/cronjobs"] = list("batch/v1", "CronJobList", deschedulerCronJob)
 			objects[policyPath] = c.policy
 			a := newAPIServer(t, objects)
-			a.refuse = func(w http.ResponseWriter, r *http.Request) bool {
-				if c.refuse == "" || r.URL.Path != c.refuse {
-					return false
-				}
-				refusal(w, http.StatusForbidden, "Forbidden", "this is forbidden")
-				return true
-			}
+			a.forbid(c.refuse)
 			file := filepath.Join(t.TempDir(), "gate.yaml")
 			if err := os.WriteFile(file, []byte(c.gate), 0o600); err != nil {
 				t.Fatal(err)

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,12 +22,7 @@ func TestPreviewOfWhatCannotBeRead(t *testing.T) {
 	}
 	for refused, want := range map[string]int{"": exitNo, pods: exitError} {
 		a := newAPIServer(t, smallCluster())
-		a.refuse = func(w http.ResponseWriter, r *http.Request) bool {
-			if r.URL.Path == refused {
-				refusal(w, http.StatusForbidden, "Forbidden", "this is forbidden")
-			}
-			return r.URL.Path == refused
-		}
+		a.forbid(refused)
 		if got, out, err := a.run(t, "preview", "-f", file); got != want {
 			t.Errorf("without access to %q: exit status %d, want %d:\n%s%s", refused, got, want, out, err)
 		}

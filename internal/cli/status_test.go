@@ -4,7 +4,6 @@ package cli
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -35,13 +34,7 @@ status: {observedGeneration: 1, conditions: [{type: Ready, status: "%s", reason:
 			objects[leasePath] = fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: nodegate},
 				spec: {holderIdentity: a, leaseDurationSeconds: 15, renewTime: %q}}`, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
 			server := newAPIServer(t, objects)
-			server.refuse = func(w http.ResponseWriter, r *http.Request) bool {
-				if c.refuse == "" || r.URL.Path != c.refuse {
-					return false
-				}
-				refusal(w, http.StatusForbidden, "Forbidden", "not allowed")
-				return true
-			}
+			server.forbid(c.refuse)
 			code, out, err := server.run(t, "status")
 			if code != c.want || !strings.Contains(err, c.says) {
 				t.Errorf("exit status %d, want %d with %q:\n%s%s", code, c.want, c.says, out, err)

@@ -12,6 +12,8 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/internal/crd/crdtest"
 )
 
 // integers contains, for each integer of the definition, a gate with %s in place of its
@@ -44,7 +46,7 @@ func asOpenWhen(path string) string {
 // be rejected with the path of the field.
 func TestEveryIntegerIsBounded(t *testing.T) {
 	tested := make(map[string]bool)
-	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+	crdtest.Walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		if schema.Type != "integer" || !strings.HasPrefix(path, ".spec.") {
 			return
 		}

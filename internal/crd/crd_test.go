@@ -20,6 +20,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/crd"
+	"github.com/nodegate/nodegate/internal/crd/crdtest"
 )
 
 // admitter validates a document: the API server, or this package in its place.
@@ -108,7 +109,7 @@ func parse(t *testing.T, text string, into any) {
 // TestEveryRuleIsInTheTable checks that the table contains every CEL rule of the
 // definition.
 func TestEveryRuleIsInTheTable(t *testing.T) {
-	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+	crdtest.Walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		for _, celRule := range schema.XValidations {
 			if !slices.ContainsFunc(rules, func(r rule) bool { return strings.HasSuffix(r.message, celRule.Message) }) {
 				t.Errorf("%s: rule %q has no row in the table", path, celRule.Message)
@@ -120,7 +121,7 @@ func TestEveryRuleIsInTheTable(t *testing.T) {
 // TestEveryFieldIsDescribed checks that every field has a description for kubectl
 // explain.
 func TestEveryFieldIsDescribed(t *testing.T) {
-	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+	crdtest.Walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		if schema.Description == "" && !strings.HasSuffix(path, ".metadata") && !strings.HasSuffix(path, "]") {
 			t.Errorf("%s has no description", path)
 		}
@@ -130,7 +131,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 // TestEverySpecListIsBounded checks that every list has an upper bound. Without it, the
 // API server could reject the definition because of the cost of its rules.
 func TestEverySpecListIsBounded(t *testing.T) {
-	walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+	crdtest.Walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
 		switch {
 		case !strings.HasPrefix(path, ".spec."):
 		case schema.Type == "array" && schema.MaxItems == nil,
@@ -140,30 +141,6 @@ func TestEverySpecListIsBounded(t *testing.T) {
 			t.Errorf("%s has no upper bound", path)
 		}
 	})
-}
-
-// walk calls visit for every schema of the definition.
-func walk(t *testing.T, visit func(path string, schema *apiextensionsv1.JSONSchemaProps)) {
-	t.Helper()
-	definition, err := crd.Definition()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var descend func(path string, schema *apiextensionsv1.JSONSchemaProps)
-	descend = func(path string, schema *apiextensionsv1.JSONSchemaProps) {
-		visit(path, schema)
-		for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
-			property := schema.Properties[name]
-			descend(path+"."+name, &property)
-		}
-		if schema.Items != nil {
-			descend(path+"[]", schema.Items.Schema)
-		}
-		if schema.AdditionalProperties != nil {
-			descend(path+"[]", schema.AdditionalProperties.Schema)
-		}
-	}
-	descend("", definition.Spec.Versions[0].Schema.OpenAPIV3Schema)
 }
 
 func TestDecodeRefusesWhatIsNotAGate(t *testing.T) {

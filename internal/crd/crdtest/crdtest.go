@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package crdtest installs the CustomResourceDefinition of NodeGate in a test's API
-// server.
+// server, and walks its schema.
 package crdtest
 
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,4 +54,29 @@ func Install(t testing.TB, config *rest.Config) {
 		}
 		return errors.New("discovery does not list them")
 	})
+}
+
+// Walk calls visit for every schema of the definition. The path of a field begins with a
+// dot, and the names of lists and maps are followed by [].
+func Walk(t testing.TB, visit func(path string, schema *apiextensionsv1.JSONSchemaProps)) {
+	t.Helper()
+	definition, err := crd.Definition()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var descend func(path string, schema *apiextensionsv1.JSONSchemaProps)
+	descend = func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+		visit(path, schema)
+		for _, name := range slices.Sorted(maps.Keys(schema.Properties)) {
+			property := schema.Properties[name]
+			descend(path+"."+name, &property)
+		}
+		if schema.Items != nil {
+			descend(path+"[]", schema.Items.Schema)
+		}
+		if schema.AdditionalProperties != nil {
+			descend(path+"[]", schema.AdditionalProperties.Schema)
+		}
+	}
+	descend("", definition.Spec.Versions[0].Schema.OpenAPIV3Schema)
 }
