@@ -221,8 +221,8 @@ type NodeGateSpec struct {
 
 	// budget limits how many nodes may be closed at a time for reasons other than
 	// node creation, an observed reboot, unreachability and announced shutdown.
-	// Nodes over the limit wait to be closed, and the condition Throttled reports them. Opening is
-	// never limited.
+	// Nodes over the limit wait to be closed, and the condition Throttled reports
+	// them. Opening is never limited.
 	// +optional
 	// +kubebuilder:default={}
 	Budget Budget `json:"budget,omitempty"`

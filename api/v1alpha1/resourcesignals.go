@@ -16,8 +16,8 @@ type CSIDriverSignal struct {
 	Name string `json:"name"`
 
 	// allocatable specifies whether the driver must also report its volume limit
-	// (allocatable.count). Until the limit is reported, the scheduler may
-	// bind more volumes to the node than can be attached. Defaults to false.
+	// (allocatable.count). Until the limit is reported, the scheduler may bind more
+	// volumes to the node than can be attached. Defaults to false.
 	// +optional
 	Allocatable bool `json:"allocatable,omitempty"`
 }
