@@ -136,7 +136,7 @@ func (e *Env) flap(ctx context.Context) (f flaps, err error) {
 	}
 	defer func() { err = errors.Join(err, controller.Stop()) }()
 	s := &Subject{Name: nodegateName, PID: controller.PID()}
-	if err := errors.Join(e.warmUp(ctx, s), e.AwaitQuiet(ctx, s)); err != nil {
+	if err := errors.Join(e.warmUp(ctx, s, limit.Follows), e.AwaitQuiet(ctx, s)); err != nil {
 		return f, err
 	}
 	mark, err := e.Audit.Mark()

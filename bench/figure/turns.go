@@ -133,7 +133,7 @@ func (e *Env) replace(ctx context.Context, before *Subject, name string, p *Plan
 		}
 		subject = &Subject{name, controller.PID(), controller.Metrics, controller.Stop}
 	}
-	if err := e.warmUp(ctx, subject); err != nil {
+	if err := e.warmUp(ctx, subject, p.Direction); err != nil {
 		return nil, errors.Join(err, subject.stop())
 	}
 	return subject, nil
@@ -141,16 +141,26 @@ func (e *Env) replace(ctx context.Context, before *Subject, name string, p *Plan
 
 // warmUp waits until the subject has processed the whole fleet, and makes it open the
 // first node, so that its startup is not measured: connections, the Lease, the first
-// reconcile of all nodes.
-func (e *Env) warmUp(ctx context.Context, s *Subject) error {
+// reconcile of all nodes. A subject that also closes nodes must have closed this one before:
+// a leader that is not the first closes none in its first seconds.
+func (e *Env) warmUp(ctx context.Context, s *Subject, d limit.Direction) error {
 	if err := meter.AwaitQuiet(ctx, s.PID); err != nil {
 		return err
 	}
-	e.Observer.Reset()
-	if err := e.Fleet.ReportOne(ctx, e.Fleet.Nodes()[0], true); err != nil {
-		return err
+	changes := []observer.State{observer.Open}
+	if d == limit.Follows {
+		changes = []observer.State{observer.Open, observer.Tainted, observer.Open}
 	}
-	return e.Observer.AwaitSeen(ctx, observer.Open, 1)
+	for _, to := range changes {
+		e.Observer.Reset()
+		if err := e.Fleet.ReportOne(ctx, e.Fleet.Nodes()[0], to == observer.Open); err != nil {
+			return err
+		}
+		if err := e.Observer.AwaitSeen(ctx, to, 1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Prepare configures the gate, and grows the fleet to at least the given size.
