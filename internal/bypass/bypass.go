@@ -61,9 +61,12 @@ type Options struct {
 	// MayList and MayEvict report whether the controller is allowed to list and evict
 	// pods.
 	MayList, MayEvict func() bool
-	// Gates returns the current gates, and Facts the facts about a node.
+	// Gates returns the current gates.
 	Gates func() *gateset.Set
+	// Facts returns the facts about a node, or false if they are not known at the moment. Gone
+	// reports whether the node is known not to exist.
 	Facts func(node string) (gate.Facts, bool)
+	Gone  func(node string) bool
 
 	Events  *telemetry.Recorder
 	Metrics *telemetry.Metrics
@@ -155,10 +158,14 @@ func (b *Handler) workOn(ctx context.Context, key key) {
 		b.queue.AddAfter(key, left)
 		return
 	}
-	if b.attempt(ctx, key, o) {
+	switch b.attempt(ctx, key, o) {
+	case retry:
 		after := min(retryMin<<min(o.tries, 10), retryMax)
 		o.tries++
 		b.queue.AddAfter(key, after)
+		return
+	case later:
+		b.queue.AddAfter(key, retryMin)
 		return
 	}
 	b.mu.Lock()
@@ -168,31 +175,50 @@ func (b *Handler) workOn(ctx context.Context, key key) {
 	}
 }
 
-// attempt lists the pods, reports those that bypassed the gate or were rejected, evicts those that
-// bypassed it, and reports whether another attempt is needed.
-func (b *Handler) attempt(ctx context.Context, key key, o *opening) bool {
-	policy, n, current := b.current(key, o)
-	if !current {
-		return false
+// next is what happens to an opening after an attempt.
+type next int
+
+const (
+	done  next = iota
+	retry      // another attempt is needed
+	later      // nothing could be tried yet
+)
+
+// retryIf returns retry if another attempt is needed and there are tries left.
+func (o *opening) retryIf(needed bool) next {
+	if needed && o.tries < Tries {
+		return retry
 	}
-	if !b.MayList() {
-		return o.tries < Tries
+	return done
+}
+
+// attempt lists the pods, reports those that bypassed the gate or were rejected, and evicts those
+// that bypassed it.
+func (b *Handler) attempt(ctx context.Context, key key, o *opening) next {
+	policy, n, is := b.current(key, o)
+	switch {
+	case is == unknown:
+		return later
+	case is == obsolete:
+		return done
+	case !b.MayList():
+		return o.retryIf(true)
 	}
 	list, err := b.Pods.list(ctx, key.node)
 	if err != nil {
 		if o.tries == 0 && ctx.Err() == nil {
 			b.Log.Error(err, "cannot list bypassed pods, retrying", "gate", key.gate, "node", key.node)
 		}
-		return o.tries < Tries
+		return o.retryIf(true)
 	}
 	f := find(&o.closure, list.Pods)
 	if news := o.unreported(f); news.any() {
 		b.report(key, n, policy, &news)
 	}
 	if policy != v1alpha1.BypassedEvict || !b.MayEvict() {
-		return false
+		return done
 	}
-	return b.evict(ctx, key, n, o, f.evictable())
+	return o.retryIf(b.evict(ctx, key, n, o, f.evictable()))
 }
 
 // unreported returns the kinds of pods that have not been reported yet, and remembers that they
@@ -207,23 +233,35 @@ func (o *opening) unreported(f found) (news found) {
 	return news
 }
 
-// current returns the gate's policy for bypassed pods and the node, and reports whether the
-// opening is still current: it is the same boot of the same Node, and the gate has been open
-// since.
-func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Node, bool) {
+// standing is whether an opening is still current.
+type standing int
+
+const (
+	obsolete standing = iota
+	unknown           // Nodes are being listed again
+	current
+)
+
+// current returns the gate's policy for bypassed pods and the node, if the opening is still
+// current: it is the same boot of the same Node, and the gate has been open since.
+func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Node, standing) {
 	ng, listed := b.Gates().Declared[key.gate]
-	facts, exists := b.Facts(key.node)
+	facts, known := b.Facts(key.node)
 	n := &facts.Node
-	if !listed || !ng.Spec.Enforces() || !exists || n.UID != o.uid || n.BootID != o.boot {
-		return "", nil, false
+	switch {
+	case !listed || !ng.Spec.Enforces() || !ng.Spec.BypassedPods.Searched():
+		return "", nil, obsolete
+	case !known && !b.Gone(key.node):
+		return "", nil, unknown
+	case !known || n.UID != o.uid || n.BootID != o.boot:
+		return "", nil, obsolete
 	}
 	// If the gate has closed since, the record's time is later, even if it has opened again.
 	record, err := gate.ParseRecord(n.Records[key.gate])
 	if err != nil || record.Override == v1alpha1.StateClosed || record.Since.After(o.closure.Until) {
-		return "", nil, false
+		return "", nil, obsolete
 	}
-	policy := ng.Spec.BypassedPods
-	return policy, n, policy.Searched()
+	return ng.Spec.BypassedPods, n, current
 }
 
 // evict evicts pods, and returns whether another attempt is needed.
@@ -250,11 +288,14 @@ func (b *Handler) evict(ctx context.Context, key key, n *gate.Node, o *opening, 
 func (b *Handler) evictAll(ctx context.Context, key key, o *opening, all pods) (pods, error) {
 	var remain pods
 	var failure error
-	for _, p := range all {
+	for i, p := range all {
 		if b.evicts.Wait(ctx) != nil {
 			return nil, nil
 		}
-		if policy, _, current := b.current(key, o); !current || policy != v1alpha1.BypassedEvict {
+		switch policy, _, is := b.current(key, o); {
+		case is == unknown:
+			return append(remain, all[i:]...), failure
+		case is == obsolete || policy != v1alpha1.BypassedEvict:
 			return nil, nil
 		}
 		outcome, err := b.evictOne(ctx, p)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/go-logr/logr"
 
@@ -36,6 +37,18 @@ func TestDryRunsAreInspectedLast(t *testing.T) {
 	}
 }
 
+// A node is not considered to be idle because of an old list of its pods.
+func TestOldListsAreNotUsed(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	i := NewInspector(NewPodLister(nil, clock), nil, logr.Discard())
+	for age, used := range map[time.Duration]bool{listValid: true, listValid + time.Second: false} {
+		i.note("n", &gate.PodList{At: clock.Now().Add(-age)}, nil)
+		if list := i.Take("n"); (list != nil) != used {
+			t.Errorf("a list from %s ago is used: %v, want %v", age, list != nil, used)
+		}
+	}
+}
+
 // Bypassed pods are no longer processed once the gate is not enforced.
 func TestPauseEndsEvictions(t *testing.T) {
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModePaused, v1alpha1.ModeDryRun} {
@@ -46,11 +59,11 @@ func TestPauseEndsEvictions(t *testing.T) {
 			Facts: func(string) (gate.Facts, bool) { return gate.Facts{Node: node}, true },
 		})
 		o := &opening{uid: "uid-of-n0000", boot: "boot", closure: gate.Closure{Until: time.Now()}}
-		if _, _, current := b.current(key{node: "n0000", gate: "gate"}, o); current || set.HandlesBypassed("gate") {
+		if _, _, is := b.current(key{node: "n0000", gate: "gate"}, o); is != obsolete || set.HandlesBypassed("gate") {
 			t.Errorf("mode %s: bypassed pods are still processed", mode)
 		}
 		set.Declared["gate"].Spec.Mode = ""
-		if _, _, current := b.current(key{node: "n0000", gate: "gate"}, o); !current || !set.HandlesBypassed("gate") {
+		if _, _, is := b.current(key{node: "n0000", gate: "gate"}, o); is != current || !set.HandlesBypassed("gate") {
 			t.Error("enforced: bypassed pods are not processed")
 		}
 	}

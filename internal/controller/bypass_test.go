@@ -231,6 +231,49 @@ func TestEvictionHasALimitOfAttempts(t *testing.T) {
 	})
 }
 
+// While Nodes are listed again, nothing is known about an opening. It is neither forgotten, nor does
+// it use up its tries.
+func TestBypassedPodsWhileNodesAreListedAgain(t *testing.T) {
+	listAgain := func(w *world, d time.Duration) {
+		w.setUnsynced(true)
+		controllertest.Pass(d)
+		w.setUnsynced(false)
+	}
+	for name, c := range map[string]struct {
+		blocked bool
+		relist  func(w *world)
+	}{
+		"before the search":  {false, func(w *world) { listAgain(w, time.Hour) }},
+		"between two tries":  {true, func(w *world) { controllertest.Pass(7 * time.Second); listAgain(w, time.Hour) }},
+		"during an eviction": {true, func(w *world) { controllertest.Pass(5100 * time.Millisecond); listAgain(w, 10*time.Second) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, pods := bypassWorld(t, v1alpha1.BypassedEvict, started(2)...)
+				if c.blocked {
+					pods.evict = func(*gate.BoundPod) boundpods.Eviction { return boundpods.EvictionBlocked }
+				}
+				defer w.start(logr.Discard(), allowingAllBut(nil))()
+				w.open(t)
+				c.relist(w)
+				controllertest.Pass(15 * time.Minute)
+				want, last := 1, v1alpha1.EventBypassedPods
+				if c.blocked {
+					want, last = bypass.Tries, v1alpha1.EventBypassedPodsRemain
+				}
+				for _, name := range []string{"p00", "p01"} {
+					if n := pods.evicted[name]; n < want {
+						t.Errorf("%d attempts to evict %s, want %d", n, name, want)
+					}
+				}
+				if !slices.ContainsFunc(w.warnings(), func(e eventsv1.Event) bool { return e.Reason == last }) {
+					t.Errorf("no Event %s: %+v", last, w.warnings())
+				}
+			})
+		})
+	}
+}
+
 // A pod is evicted because of one opening: not after the gate has closed again, in another
 // boot, or after the gate was edited.
 func TestEvictionStopsWhenTheOpeningIsObsolete(t *testing.T) {

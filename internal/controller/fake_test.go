@@ -239,6 +239,12 @@ func (w *world) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 // NodesSynced implements NodeFeed.
 func (w *world) NodesSynced() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.unsynced }
 
+func (w *world) setUnsynced(unsynced bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unsynced = unsynced
+}
+
 // Gone implements NodeFeed.
 func (w *world) Gone(node string) bool {
 	w.mu.Lock()

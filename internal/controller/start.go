@@ -22,7 +22,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		return nil
 	}
 	c.bypass = bypass.New(bypass.Options{
-		Pods: c.pods, Gates: c.set.Load, Facts: c.nodeFeed.Facts,
+		Pods: c.pods, Gates: c.set.Load, Facts: c.nodeFeed.Facts, Gone: c.nodeFeed.Gone,
 		MayList:  func() bool { return !c.permissions.missing(listPods) },
 		MayEvict: func() bool { return !c.permissions.missing(evictPods) },
 		Events:   c.events, Metrics: c.metrics, Log: c.log, Clock: c.clock,
