@@ -25,6 +25,10 @@ const (
 	podListTimeout = 10 * time.Second
 )
 
+// listValid is how long a list of pods can be used. While nothing is decided, because Nodes cannot
+// be read, a list may become much older.
+const listValid = 30 * time.Second
+
 // Nodes are inspected again after InspectAgain if they were not idle, and after
 // InspectRetry if their pods could not be listed.
 const (
@@ -147,13 +151,16 @@ func (i *Inspector) Later(node string, now time.Time, by time.Duration) time.Dur
 	return by
 }
 
-// Take returns the pods of a node, if they have been listed. The list is valid for one
+// Take returns the pods of a node, if they have been listed recently. The list is valid for one
 // decision.
 func (i *Inspector) Take(node string) *gate.PodList {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	list := i.lists[node]
 	delete(i.lists, node)
+	if list != nil && i.pods.clock.Since(list.At) > listValid {
+		return nil
+	}
 	return list
 }
 
