@@ -28,6 +28,8 @@ import (
 //   - In the last bypassMargin before the opening, where most of the pods are legitimate.
 //     Pods that were bound after that are excluded whatever their containers report,
 //     because the binding time comes from the API server's clock.
+//   - In the first bypassMargin after the closing, unless it was because of a reboot: if the node's
+//     clock is ahead, the container started while the gate was open.
 //   - After a reboot, in the last bypassBoot before the new boot was observed. A container
 //     may have started in the new boot, or in the previous one, whose end the kubelet has
 //     not reported yet. A container that is not running did not start in the new boot.
@@ -100,7 +102,7 @@ func (c *Closure) startedIn(s Start) Certainty {
 			return Possible
 		}
 		return Impossible
-	case s.At.After(c.Until.Add(-bypassMargin)):
+	case s.At.After(c.Until.Add(-bypassMargin)), !c.NewBoot && s.At.Before(c.From.Add(bypassMargin)):
 		return Possible
 	}
 	return Certain
