@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,27 +24,35 @@ func TestPartitionClosesNothing(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	ds := e.agent()
-	fleet := make([]*kubelet, 10)
-	for i := range fleet {
-		k := e.kubelet(fmt.Sprintf("n%d", i))
-		k.register()
-		k.run(k.daemonPod(ds), true)
-		fleet[i] = k
+	inZone := func(zone string, n int) []*kubelet {
+		fleet := make([]*kubelet, n)
+		for i := range fleet {
+			k := e.kubelet(fmt.Sprintf("%s%d", zone, i))
+			k.register(func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = zone })
+			k.run(k.daemonPod(ds), true)
+			fleet[i] = k
+		}
+		return fleet
 	}
-	for _, k := range fleet {
+	fleet, other := inZone("n", 10), inZone("other", 3)
+	for _, k := range slices.Concat(fleet, other) {
 		k.becomes("agent", isOpen, keyA)
 	}
 
 	// Up to 55 % of a zone's nodes count as individually unreachable.
 	for _, k := range fleet[:5] {
 		k.becomeUnreachable()
+	}
+	for _, k := range fleet[:5] {
 		k.becomes("agent", isClosed, keyA)
 	}
-	// Beyond that, the network is the likely cause, and open gates stay open.
+	// Beyond that, the network is the likely cause, and open gates stay open: also when a node of
+	// another zone, which became unreachable later, has closed.
 	for _, k := range fleet[5:8] {
 		k.becomeUnreachable()
 	}
-	e.settled()
+	other[0].becomeUnreachable()
+	other[0].becomes("agent", isClosed, keyA)
 	open := 0
 	for _, k := range fleet[5:] {
 		if k.is("agent", isOpen, keyA) == nil {

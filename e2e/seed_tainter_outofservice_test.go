@@ -103,13 +103,22 @@ func TestSeedTainterOutOfServiceGuards(t *testing.T) {
 	k.patch(`{"spec":{"taints":null}}`)
 	k.unreachableSince(0)
 	k.expectInService("unreachable for less than a minute")
+	k.report(corev1.ConditionTrue, "")
+	k.unreachableSince(time.Hour)
+	k.expectInService("unreachable for less than a minute by the controller's clock, which is ahead")
 	k.wrote(0)
 
-	k.unreachableSince(time.Hour)
+	// A controller that has not observed how the node became unreachable relies on the API.
+	unobserved := func() {
+		stop()
+		k.unreachableSince(time.Hour)
+		stop = e.startController(0)
+	}
+	unobserved()
 	k.becomes("spot", isClosed, v1alpha1.TaintOutOfService)
 	k.report(corev1.ConditionTrue, "")
 	k.becomes("spot", isNone, v1alpha1.TaintOutOfService)
-	k.unreachableSince(time.Hour)
+	unobserved()
 	k.becomes("spot", isClosed, v1alpha1.TaintOutOfService)
 	k.report(corev1.ConditionFalse, "container runtime is down")
 	k.becomes("spot", isNone, v1alpha1.TaintOutOfService)

@@ -21,6 +21,9 @@ type Facts struct {
 	Boot Boot
 	// Zone counts the nodes in the node's zone, including the node itself.
 	Zone Zone
+	// SilentSince is when an unreachable node was observed to become unreachable, by the
+	// controller's clock. Zero if that was not observed.
+	SilentSince time.Time
 	// DaemonSets contains the DaemonSets of all namespaces that a signal reads.
 	DaemonSets *DaemonSets
 	// Pods contains the pods on the node, by the query that selects them. If a query

@@ -42,11 +42,14 @@ func (d *decider) presumeGone(g *Gate, all State) State {
 	case all != Holds, d.Node.hasShutdownTaint():
 		return all
 	}
-	// The time comes from the API, so that a restart of the controller neither shortens
-	// nor extends the wait. If the API server's clock is ahead of the controller's, the
-	// wait is longer, never shorter.
+	// The time comes from the API, so that a restart of the controller neither shortens nor extends
+	// the wait. If the controller has observed how the node became unreachable, the wait is not
+	// shorter than by its own clock either, whichever of the clocks is wrong.
 	ready, _ := d.Node.Condition(string(corev1.NodeReady))
 	due := ready.Transition.Add(goneAfter)
+	if own := d.SilentSince.Add(goneAfter); !d.SilentSince.IsZero() && own.After(due) {
+		due = own
+	}
 	switch {
 	case ready.Transition.IsZero(), d.Zone.Partitioned():
 		return Unknown

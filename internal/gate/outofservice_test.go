@@ -43,29 +43,38 @@ func (s *sim) outOfService() *sim {
 func TestOutOfServiceCloses(t *testing.T) {
 	node := func() *sim { return aNode(spot()) }
 	check(t, map[string]spec{
-		"armed and unreachable for a minute":                     {node().armed().silent(goneAfter), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
-		"it requests budget":                                     {node().flag("spot", "holds").silent(goneAfter), "[] spot:Open>Open wants=Budget"},
-		"unreachable, not armed":                                 {node().granting("spot").silent(time.Hour), "[] spot:Open>Open"},
-		"unreachable, signal unknown":                            {node().flag("spot", "unknown").granting("spot").silent(time.Hour), "[] spot:Open>Open"},
-		"armed and ready":                                        {node().armed(), "[] spot:Open>Open"},
-		"armed and not ready: it is reporting":                   {node().armed().ready("False").after(time.Hour), "[] spot:Open>Open"},
-		"armed, without a Ready condition":                       {node().armed().ready(""), "[] spot:Open>Open"},
-		"armed and shutting down":                                {node().armed().ready("False").shuttingDown(true), "[] spot:Open>Open"},
-		"unreachable for less":                                   {node().armed().silent(time.Minute), "[] spot:Open>Open"},
-		"unreachable, without a transition time":                 {node().armed().silent(0).undated(), "[] spot:Open>Open"},
-		"the API's clock is ahead":                               {node().armed().silent(-time.Hour), "[] spot:Open>Open"},
-		"the cloud's shutdown taint":                             {node().armed().taint(cloudSaysOff).silent(0), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
-		"the cloud's shutdown taint, without a transition time":  {node().armed().taint(cloudSaysOff).silent(0).undated(), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
-		"the cloud's shutdown taint, not armed":                  {node().granting("spot").taint(cloudSaysOff).silent(time.Hour), "[" + cloudSaysOff + "] spot:Open>Open"},
-		"the cloud's shutdown taint on a ready node":             {node().armed().taint(cloudSaysOff), "[" + cloudSaysOff + "] spot:Open>Open"},
-		"the cloud's shutdown taint on a node that is not ready": {node().armed().taint(cloudSaysOff).ready("False"), "[" + cloudSaysOff + "] spot:Open>Open"},
-		"a partition":                                            {node().armed().silent(time.Hour).zone(10, 6), "[] spot:Open>Open"},
-		"half of a zone":                                         {node().armed().silent(time.Hour).zone(10, 5), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
-		"a partition, but with the cloud's shutdown taint":       {node().armed().taint(cloudSaysOff).silent(0).zone(10, 10), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
-		"a gate that is not accepted":                            {aNode(spot(refused)).armed().silent(time.Hour), "[] spot:->-"},
+		"armed and unreachable for a minute":                                 {node().armed().silent(goneAfter), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
+		"it requests budget":                                                 {node().flag("spot", "holds").silent(goneAfter), "[] spot:Open>Open wants=Budget"},
+		"unreachable, not armed":                                             {node().granting("spot").silent(time.Hour), "[] spot:Open>Open"},
+		"unreachable, signal unknown":                                        {node().flag("spot", "unknown").granting("spot").silent(time.Hour), "[] spot:Open>Open"},
+		"armed and ready":                                                    {node().armed(), "[] spot:Open>Open"},
+		"armed and not ready: it is reporting":                               {node().armed().ready("False").after(time.Hour), "[] spot:Open>Open"},
+		"armed, without a Ready condition":                                   {node().armed().ready(""), "[] spot:Open>Open"},
+		"armed and shutting down":                                            {node().armed().ready("False").shuttingDown(true), "[] spot:Open>Open"},
+		"unreachable for less":                                               {node().armed().silent(time.Minute), "[] spot:Open>Open"},
+		"unreachable, without a transition time":                             {node().armed().silent(0).undated(), "[] spot:Open>Open"},
+		"observed to be unreachable for less, and the API's clock is behind": {node().armed().silent(time.Hour).observedSilent(time.Minute), "[] spot:Open>Open"},
+		"observed to be unreachable for a minute":                            {node().armed().silent(time.Hour).observedSilent(goneAfter), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
+		"observed for a minute, and the API's clock is ahead":                {node().armed().silent(time.Second).observedSilent(time.Hour), "[] spot:Open>Open"},
+		"the API's clock is ahead":                                           {node().armed().silent(-time.Hour), "[] spot:Open>Open"},
+		"the cloud's shutdown taint":                                         {node().armed().taint(cloudSaysOff).silent(0), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
+		"the cloud's shutdown taint, without a transition time":              {node().armed().taint(cloudSaysOff).silent(0).undated(), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
+		"the cloud's shutdown taint, not armed":                              {node().granting("spot").taint(cloudSaysOff).silent(time.Hour), "[" + cloudSaysOff + "] spot:Open>Open"},
+		"the cloud's shutdown taint on a ready node":                         {node().armed().taint(cloudSaysOff), "[" + cloudSaysOff + "] spot:Open>Open"},
+		"the cloud's shutdown taint on a node that is not ready":             {node().armed().taint(cloudSaysOff).ready("False"), "[" + cloudSaysOff + "] spot:Open>Open"},
+		"a partition":    {node().armed().silent(time.Hour).zone(10, 6), "[] spot:Open>Open"},
+		"half of a zone": {node().armed().silent(time.Hour).zone(10, 5), "write [" + gone + "] spot:Open>Closed(SignalsHold)"},
+		"a partition, but with the cloud's shutdown taint": {node().armed().taint(cloudSaysOff).silent(0).zone(10, 10), "write [" + cloudSaysOff + " " + gone + "] spot:Open>Closed(SignalsHold)"},
+		"a gate that is not accepted":                      {aNode(spot(refused)).armed().silent(time.Hour), "[] spot:->-"},
 		"effect NoSchedule": {aNode(spot(tainting(v1alpha1.TaintOutOfService + ":NoSchedule"))).armed().silent(time.Hour),
 			"write [" + v1alpha1.TaintOutOfService + ":NoSchedule] spot:Open>Closed(SignalsHold)"},
 	})
+}
+
+// observedSilent makes the node one that was observed to become unreachable at that time.
+func (s *sim) observedSilent(ago time.Duration) *sim {
+	s.facts.SilentSince = s.now.Add(-ago)
+	return s
 }
 
 func (s *sim) undated() *sim { s.facts.Node.Conditions[0].Transition = time.Time{}; return s }

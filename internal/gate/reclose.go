@@ -85,8 +85,12 @@ func (d *decider) silenceCloses(g *Gate) bool {
 	if g.taint(true).Effect == corev1.TaintEffectNoExecute || d.Zone.Partitioned() {
 		return false
 	}
-	ready, _ := d.Node.Condition(string(corev1.NodeReady))
-	wait := ready.Transition.Add(silenceSettles).Sub(d.now)
+	since := d.SilentSince
+	if since.IsZero() {
+		ready, _ := d.Node.Condition(string(corev1.NodeReady))
+		since = ready.Transition
+	}
+	wait := since.Add(silenceSettles).Sub(d.now)
 	// A longer wait means that the clocks differ. It is better to close too early than
 	// never.
 	if d.Zone.Nodes < partitionMinNodes || wait <= 0 || wait > silenceSettles {

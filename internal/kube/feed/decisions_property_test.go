@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -317,7 +318,7 @@ func (o *oracle) compare(t *rapid.T, before, after map[string]gate.Facts) {
 		if known != exists {
 			t.Fatalf("%s: known %v, exists %v", name, known, exists)
 		}
-		got.Boot, got.PodsAt, got.Loading = gate.Boot{}, time.Time{}, false // these do not follow from the state of the objects
+		got.Boot, got.SilentSince, got.PodsAt, got.Loading = gate.Boot{}, time.Time{}, time.Time{}, false // these do not follow from the state of the objects
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("stored facts about %s differ:\n%s", name, diff)
 		}
@@ -340,8 +341,15 @@ func (o *oracle) compareDecisions(t *rapid.T, want, got gate.Facts) {
 	}
 }
 
+// asDecided compares Nodes without what only patches use; withoutHeartbeats ignores what only
+// some gates need.
+var (
+	asDecided         = cmp.Options{cmpopts.IgnoreFields(gate.Node{}, "ResourceVersion", "RawBootID", "HasAnnotations"), cmpopts.EquateEmpty()}
+	withoutHeartbeats = cmpopts.IgnoreFields(gate.Condition{}, "Heartbeat")
+)
+
 // isRelevant reports whether the difference may affect a decision.
 func (o *oracle) isRelevant(old, now *gate.Facts) bool {
-	return !sameFacts(&old.Node, &now.Node) || old.Zone.Partitioned() != now.Zone.Partitioned() && now.Node.Silent() ||
-		o.feed.nodes.heartbeats && !sameHeartbeats(&old.Node, &now.Node) || !cmp.Equal(old.Pods, now.Pods)
+	return !cmp.Equal(old.Node, now.Node, asDecided, withoutHeartbeats) || old.Zone.Partitioned() != now.Zone.Partitioned() && now.Node.Silent() ||
+		o.feed.nodes.heartbeats && !cmp.Equal(old.Node, now.Node, asDecided) || !cmp.Equal(old.Pods, now.Pods)
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -29,6 +30,7 @@ type Nodes struct {
 	byName map[string]*packed.Node
 	zones  Zones
 	boots  boots
+	silent silences
 	// observed contains the names of nodes whose state is from a response to nodegate's own
 	// request, until the watch delivers that state or a later one.
 	observed map[string]bool
@@ -51,7 +53,7 @@ func NewNodes(changed func(string, gate.Change)) *Nodes {
 	return &Nodes{
 		clock: clock.RealClock{}, boots: newBoots(), observed: make(map[string]bool),
 		changed: changed, packer: packed.NewPacker(packed.NewDictionaries()), intern: newInterner(), readVersion: -1,
-		byName: make(map[string]*packed.Node), zones: make(Zones),
+		byName: make(map[string]*packed.Node), zones: make(Zones), silent: make(silences),
 	}
 }
 
@@ -113,7 +115,7 @@ func (s *Nodes) names() []string {
 	return names
 }
 
-// get returns the facts Node, Boot and Zone about a node. The caller may modify them.
+// get returns the facts Node, Boot, Zone and SilentSince about a node. The caller may modify them.
 func (s *Nodes) get(name string) (gate.Facts, bool) {
 	s.mu.RLock()
 	n, ok := s.byName[name]
@@ -121,7 +123,7 @@ func (s *Nodes) get(name string) (gate.Facts, bool) {
 		s.mu.RUnlock()
 		return gate.Facts{}, false
 	}
-	facts := gate.Facts{Zone: s.zones.Of(n.Zone()), Boot: s.boots.of(name)}
+	facts := gate.Facts{Zone: s.zones.Of(n.Zone()), Boot: s.boots.of(name), SilentSince: s.silent[name]}
 	s.mu.RUnlock()
 	facts.Node = *n.Unpack()
 	return facts, true
@@ -200,7 +202,15 @@ func (s *Nodes) take(n *packed.Node) []nodeChange {
 	} else if change = s.diff(old, n); change.IsNothing() {
 		return nil
 	}
-	return append(everythingChanged(s.zones.move(residentOf(old), residentOf(n))), nodeChange{n.Name, change})
+	return append(everythingChanged(s.move(old, n, s.clock.Now())), nodeChange{n.Name, change})
+}
+
+// move replaces a node's old state by its new one, either of which may be nil, where nodes are
+// counted. It returns the nodes that this affects.
+func (s *Nodes) move(old, now *packed.Node, at time.Time) []string {
+	from, to := residentOf(old), residentOf(now)
+	s.silent.update(from, to, at)
+	return s.zones.move(from, to)
 }
 
 // diff returns which facts about a node have changed, including heartbeats if these must
@@ -230,8 +240,9 @@ func (s *Nodes) Drop(n *packed.Node) []nodeChange {
 	}
 	delete(s.byName, n.Name)
 	delete(s.observed, n.Name)
-	s.boots.forget(n.Name, s.clock.Now())
-	return everythingChanged(append(s.zones.move(residentOf(old), nil), n.Name))
+	now := s.clock.Now()
+	s.boots.forget(n.Name, now)
+	return everythingChanged(append(s.move(old, nil, now), n.Name))
 }
 
 // ReplaceAt replaces all nodes by a list at a resource version. It keeps a node whose
@@ -253,7 +264,9 @@ func (s *Nodes) ReplaceAt(nodes []*packed.Node, version string) []nodeChange {
 			s.boots.relist(old, n, now)
 		}
 		s.byName[n.Name] = n
-		s.zones.move(nil, residentOf(n))
+		resident := residentOf(n)
+		s.silent.update(residentOf(old), resident, now)
+		s.zones.move(nil, resident)
 	}
 	s.early.forget()
 	s.boots.allListed(now)
@@ -262,6 +275,7 @@ func (s *Nodes) ReplaceAt(nodes []*packed.Node, version string) []nodeChange {
 		if _, there := s.byName[name]; !there {
 			gone = append(gone, name)
 			delete(s.observed, name)
+			delete(s.silent, name)
 			s.boots.forget(name, now)
 		}
 	}
