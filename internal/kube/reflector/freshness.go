@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 )
 
 // A watch that delivers nothing is indistinguishable from a watch of objects that do not
@@ -30,36 +31,31 @@ var ErrSilent = fmt.Errorf("the watch delivered nothing for %s, not even a bookm
 // counted from its first event.
 const BurstWindow = time.Second
 
-// freshness tracks when a feed last received anything from the API server. Times are Unix
-// nanoseconds; 0 means never.
+// freshness tracks when a feed last received anything from the API server. Times keep the reading
+// of the monotonic clock, because the wall clock may be set. Nil means never.
 type freshness struct {
 	clock clock.PassiveClock
 	// recent is the time of the last receipt, up to BurstWindow early. settled is the time of
 	// the last receipt before recent, and at least BurstWindow before it.
-	recent, settled atomic.Int64
+	recent, settled atomic.Pointer[time.Time]
 }
 
 // received records that something has arrived now. It must not be called concurrently.
 func (h *freshness) received() {
-	now := h.clock.Now().UnixNano()
-	if recent := h.recent.Load(); now-recent >= int64(BurstWindow) {
+	now := h.clock.Now()
+	if recent := h.recent.Load(); recent == nil || now.Sub(*recent) >= BurstWindow {
 		h.settled.Store(recent)
-		h.recent.Store(now)
+		h.recent.Store(&now)
 	}
 }
 
 // lastReceived returns the time of the last receipt, up to BurstWindow early, or zero.
-func (h *freshness) lastReceived() time.Time {
-	if recent := h.recent.Load(); recent != 0 {
-		return time.Unix(0, recent)
-	}
-	return time.Time{}
-}
+func (h *freshness) lastReceived() time.Time { return ptr.Deref(h.recent.Load(), time.Time{}) }
 
 // begin records that everything has been read, as of a time.
 func (h *freshness) begin(at time.Time) {
-	h.settled.Store(at.UnixNano())
-	h.recent.Store(at.UnixNano())
+	h.settled.Store(&at)
+	h.recent.Store(&at)
 }
 
 // KnownAt returns the latest time for which everything that the API server had sent by
@@ -67,13 +63,10 @@ func (h *freshness) begin(at time.Time) {
 func (h *freshness) KnownAt() time.Time {
 	// Load settled first: if recent changes in between, the result is the older time.
 	settled, recent := h.settled.Load(), h.recent.Load()
-	if h.clock.Now().UnixNano()-recent >= int64(BurstWindow) {
+	if recent != nil && h.clock.Since(*recent) >= BurstWindow {
 		settled = recent
 	}
-	if settled == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, settled)
+	return ptr.Deref(settled, time.Time{})
 }
 
 // untilSilent returns a context that is canceled with ErrSilent as its cause when nothing
@@ -84,7 +77,7 @@ func (h *freshness) untilSilent(ctx context.Context) (context.Context, context.C
 	go func() {
 		for {
 			last := begun
-			if recent := time.Unix(0, h.recent.Load()); recent.After(last) {
+			if recent := h.lastReceived(); recent.After(last) {
 				last = recent
 			}
 			left := SilentAfter - h.clock.Since(last)

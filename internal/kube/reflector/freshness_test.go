@@ -3,6 +3,7 @@
 package reflector
 
 import (
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,4 +44,16 @@ func TestKnownAt(t *testing.T) {
 		kubetest.Pass(BurstWindow)
 		at(2*time.Minute + BurstWindow)
 	})
+}
+
+// If the wall clock is set back, a watch that delivers nothing is noticed as soon as before, and is
+// not considered to be current.
+func TestKnownAtIsMonotonic(t *testing.T) {
+	h := freshness{clock: clock.RealClock{}}
+	h.begin(time.Now())
+	for name, at := range map[string]time.Time{"known": h.KnownAt(), "received": h.lastReceived()} {
+		if !strings.Contains(at.String(), " m=") {
+			t.Errorf("%s at %s, without a reading of the monotonic clock", name, at)
+		}
+	}
 }
