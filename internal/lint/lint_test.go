@@ -49,7 +49,12 @@ const (
 	onRegression = "  reclosePolicy: OnRegression\n"
 )
 
-var everything = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+var (
+	everything = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	taintA     = corev1.Taint{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}
+	// onLinux is a gate that does not select nodes without labels.
+	onLinux = by("{matchLabels: {kubernetes.io/os: linux}}")
+)
 
 func daemon(name string, change ...func(*gate.DaemonSet)) gate.DaemonSet {
 	ds := gate.DaemonSet{Namespace: "kube-system", Name: name, Tolerations: everything, Affinity: nodeaffinity.NewRequiredNodeAffinity(nil, nil)}
@@ -93,6 +98,12 @@ func withEnv(name string) func(*appsv1.Deployment) {
 
 func node(name string, set labels.Set, taints ...corev1.Taint) *gate.Node {
 	return &gate.Node{Name: name, Labels: set, Taints: taints}
+}
+
+// recorded adds a gate's record to a node.
+func recorded(n *gate.Node, gateName string) *gate.Node {
+	n.Records = map[string]string{gateName: "Closed"}
+	return n
 }
 
 func nodePool(text string) unstructured.Unstructured {
@@ -379,8 +390,16 @@ var cases = map[string]ruleCases{
 		},
 	},
 	"stray-taint": {
-		bad:  map[string]*World{"another effect": with([]string{agent("")}, nodes(node("n1", nil, corev1.Taint{Key: "example.com/a", Effect: corev1.TaintEffectNoExecute})))},
-		good: map[string]*World{"its own": with([]string{agent("")}, nodes(node("n1", nil, corev1.Taint{Key: "example.com/a", Value: "true", Effect: corev1.TaintEffectNoSchedule})))},
+		bad: map[string]*World{
+			"another effect":         with([]string{agent("")}, nodes(node("n1", nil, corev1.Taint{Key: "example.com/a", Effect: corev1.TaintEffectNoExecute}))),
+			"a node of no gate":      with([]string{onLinux}, nodes(node("n1", nil, taintA))),
+			"a node of another gate": with([]string{onLinux, keyed("example.com/b", "")}, nodes(node("n1", nil, taintA))),
+		},
+		good: map[string]*World{
+			"its own":                   with([]string{agent("")}, nodes(node("n1", nil, corev1.Taint{Key: "example.com/a", Value: "true", Effect: corev1.TaintEffectNoSchedule}))),
+			"a node that has just left": with([]string{onLinux}, nodes(recorded(node("n1", nil, taintA), "agent"))),
+			"another gate has it":       with([]string{onLinux, strings.Replace(agent(""), "name: agent", "name: other", 1)}, nodes(node("n1", nil, taintA))),
+		},
 	},
 	"evicts-widely": {
 		bad: map[string]*World{"half of a zone": with([]string{strings.Replace(agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)})},

@@ -197,7 +197,7 @@ func strayTaint(j *checker, s *subject) (hits []hit) {
 	nodes := make(map[string][]string)
 	for _, n := range j.Nodes {
 		for _, t := range n.Taints {
-			if j.isStray(s, t) {
+			if j.isStray(s, n, t) {
 				text := gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
 				nodes[text] = append(nodes[text], n.Name)
 			}
@@ -210,14 +210,17 @@ func strayTaint(j *checker, s *subject) (hits []hit) {
 	return hits
 }
 
-// isStray reports whether a taint has a key of the gate, but an effect that no gate has
-// with this key. The value is not compared, because gates adopt taints with any value.
-func (j *checker) isStray(s *subject, t corev1.Taint) bool {
-	mine := slices.ContainsFunc(s.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key })
-	anyones := slices.ContainsFunc(j.set.Gates, func(g gate.Gate) bool {
-		return slices.ContainsFunc(g.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key && own.Effect == t.Effect })
+// isStray reports whether a node's taint has a key of the gate, but none of the gates with this key
+// and effect selects the node or has a record on it. The value is not compared, because gates adopt
+// taints with any value.
+func (j *checker) isStray(s *subject, n *gate.Node, t corev1.Taint) bool {
+	if !slices.ContainsFunc(s.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key }) {
+		return false
+	}
+	return !slices.ContainsFunc(j.set.Gates, func(g gate.Gate) bool {
+		return slices.ContainsFunc(g.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key && own.Effect == t.Effect }) &&
+			(g.Broken || g.Selects(n.Labels) || n.Records[g.Name] != "")
 	})
-	return mine && !anyones
 }
 
 func noBootEvidence(_ *checker, s *subject) []hit {

@@ -133,8 +133,8 @@ var Rules = []Rule{
 	},
 	{
 		ID: "stray-taint", Severity: Warning, Needs: []Kind{Nodes}, check: strayTaint,
-		Why: "No gate has a taint with this key and this effect: no gate removes it, and it keeps pods off the nodes.",
-		Do:  "Change the writer of the taint (the pool's taints, kubelet --register-with-taints) to the gate's effect, and remove the taint: kubectl taint nodes NAME KEY:EFFECT-.",
+		Why: "No gate with this key and this effect selects these nodes: no gate removes the taint, and it keeps pods off them.",
+		Do:  "Change the writer of the taint (the pool's taints, kubelet --register-with-taints) to the gate's effect, or the gate's nodeSelector to select the nodes. Then remove the taints that remain: kubectl taint nodes NAME KEY:EFFECT-.",
 	},
 	{
 		ID: "evicts-widely", Severity: Warning, check: evictsWidely,
