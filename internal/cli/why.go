@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -29,7 +30,7 @@ func newWhy(c *connection) *cobra.Command {
 			"other pods (affinity, topology spread, host ports) and volumes. This requires permission to list nodes and pods.\n" +
 			"For a pod that a kubelet has rejected because the node was not ready for it, the output shows the kubelet's reason.\n\n" +
 			"The exit status is 0 if no gate holds the node, 1 if a gate holds it or is about to, and 2 if this could not be\n" +
-			"determined. For a pod, it is 1 if a gate keeps it off a node on which it could run. A gate in DryRun holds nothing.",
+			"determined, also if what could not be read might make a gate close. For a pod, it is 1 if a gate keeps it off a node on which it could run. A gate in DryRun holds nothing.",
 		Example: "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json\n" +
 			"  kubectl gate why pod/web/frontend-6d5f7-x2x9p\n  kubectl gate why deployment/web/frontend",
 		ValidArgsFunction: c.oneNode,
@@ -53,8 +54,11 @@ func newWhy(c *connection) *cobra.Command {
 			if err := o.print(c.streams.Out, answer, func() string { return answer.Text(marksFor(c.streams.Out)) }); err != nil {
 				return err
 			}
-			if answer.Held {
+			switch {
+			case answer.Held:
 				return errNo
+			case answer.Incomplete:
+				return errMayClose
 			}
 			return nil
 		},
@@ -62,6 +66,9 @@ func newWhy(c *connection) *cobra.Command {
 	o.addFlags(command.Flags())
 	return command
 }
+
+// errMayClose is returned if no gate holds a node, but one may be about to.
+var errMayClose = errors.New("no gate holds the node, but not everything that gates depend on could be read, so one may be about to close")
 
 // whyWorkload prints which gates keep a workload's pod off nodes.
 func (c *connection) whyWorkload(ctx context.Context, reader *read.Reader, w workload, o *output) error {

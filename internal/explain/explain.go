@@ -50,7 +50,9 @@ func Of(f *Facts) *Explanation {
 		g := f.explainGate(&f.Decision.Verdicts[i])
 		e.Gates = append(e.Gates, g)
 		e.Held = e.Held || g.holds()
+		e.Incomplete = e.Incomplete || f.mayClose(&f.Decision.Verdicts[i])
 	}
+	e.Incomplete = e.Incomplete && !e.Held
 	slices.SortStableFunc(e.Gates, func(a, b Gate) int { return cmp.Compare(a.rank(), b.rank()) })
 	for i := range f.ReadErrors {
 		e.Unread = append(e.Unread, f.ReadErrors[i].Message)
@@ -61,6 +63,36 @@ func Of(f *Facts) *Explanation {
 // holds reports whether the gate holds the node or is about to.
 func (e *Gate) holds() bool {
 	return !e.DryRun && (e.State == v1alpha1.StateClosed || e.Becomes == v1alpha1.StateClosed)
+}
+
+// mayClose reports whether a gate that is not closed may be about to close, because something could
+// not be read.
+func (f *Facts) mayClose(v *gate.Verdict) bool {
+	g, _ := f.Gates.Gate(v.Gate)
+	if g == nil || !g.Accepted || g.Mode == v1alpha1.ModeDryRun || g.Mode == v1alpha1.ModePaused || len(f.ReadErrors) == 0 {
+		return false
+	}
+	if v.Wants == gate.WantPods || v.Group != nil && v.Group.Reading().Unseen() {
+		return true
+	}
+	closes := g.CloseWhen || g.Reclose == v1alpha1.RecloseOnRegression ||
+		v.NonMember == v1alpha1.NonMemberSignalsUnknown && g.Existing != v1alpha1.ExistingAdopt
+	for i, r := range v.Readings {
+		if closes && r.Unseen() && len(f.hiding(g.Signals[i].Needs(f.Node.DaemonSets))) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// hiding returns the errors of reading what a signal needs.
+func (f *Facts) hiding(needed gate.Needs) (messages []string) {
+	for i := range f.ReadErrors {
+		if f.ReadErrors[i].Hides(needed) {
+			messages = append(messages, f.ReadErrors[i].Message)
+		}
+	}
+	return messages
 }
 
 // rank is the gate's position: gates that hold the node come first, then gates that
@@ -152,11 +184,8 @@ func (f *Facts) explainSignals(v *gate.Verdict, g *gate.Gate) []Signal {
 			if r.Reason == v1alpha1.ReadingNotObserved {
 				message = r.Subject + " is unknown"
 			}
-			needed := g.Signals[i].Needs(f.Node.DaemonSets)
-			for j := range f.ReadErrors {
-				if f.ReadErrors[j].Hides(needed) {
-					message += ": " + f.ReadErrors[j].Message
-				}
+			for _, cause := range f.hiding(g.Signals[i].Needs(f.Node.DaemonSets)) {
+				message += ": " + cause
 			}
 		}
 		all = append(all, Signal{

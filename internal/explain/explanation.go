@@ -31,6 +31,9 @@ type Explanation struct {
 	IgnoredOverrides map[string]string `json:"ignoredOverrides,omitempty"`
 	// Unread lists the read errors. What could not be read is unknown.
 	Unread []string `json:"unread,omitempty"`
+	// Incomplete is true if no gate holds the node, but one may be about to, depending on what could
+	// not be read.
+	Incomplete bool `json:"incomplete,omitempty"`
 }
 
 // StateNone is the state of a gate if the node is not a member of it.

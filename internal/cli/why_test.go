@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"strings"
+	"testing"
+)
+
+// The exit status is 0 only if no gate may be about to close because of what could not be read.
+func TestWhyExitStatus(t *testing.T) {
+	const (
+		daemon = "openWhen: [{name: daemon, daemonSet: {namespace: kube-system, name: daemon}}]"
+		label  = "openWhen: [{name: fit, label: {key: fit}}]"
+		opened = `{"state":"Open","reason":"SignalsHold","taint":"example.com/a:NoSchedule","source":"crd"}`
+	)
+	for name, c := range map[string]struct {
+		spec, record, refuse string
+		want                 int
+	}{
+		"a held node":                {daemon, "", daemonsPath, exitNo},
+		"closes on reboots":          {daemon, opened, daemonsPath, exitYes},
+		"closes on regression":       {daemon + "\n  reclosePolicy: OnRegression", opened, daemonsPath, exitError},
+		"nothing is hidden from it":  {label + "\n  reclosePolicy: OnRegression", opened, daemonsPath, exitYes},
+		"closes while signals hold":  {strings.Replace(daemon, "open", "close", 1), "", daemonsPath, exitError},
+		"is in dry run":              {strings.Replace(daemon, "open", "close", 1) + "\n  mode: DryRun", "", daemonsPath, exitYes},
+		"closes existing nodes":      {daemon + "\n  existingNodes: Close", "existing", daemonsPath, exitError},
+		"adopts existing nodes":      {daemon + "\n  existingNodes: Adopt", "existing", daemonsPath, exitYes},
+		"ignores existing nodes":     {daemon, "existing", daemonsPath, exitYes},
+		"adopts nodes that are idle": {label + "\n  existingNodes: CloseIfIdle", "existing", "/api/v1/pods", exitError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := smallCluster()
+			node := heldNode
+			if c.record != "" || strings.Contains(c.spec, "closeWhen") {
+				node = "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  uid: uid\n  resourceVersion: '1'\n  creationTimestamp: '2026-03-01T01:00:00Z'\n"
+			}
+			switch c.record {
+			case opened:
+				node += "  annotations: {gate.nodegate.dev/agent: '" + opened + "'}\n"
+			case "existing":
+				node = strings.Replace(node, "2026-03-01", "2026-02-01", 1)
+			}
+			node += "status: {conditions: [{type: Ready, status: 'True'}]}\n"
+			gates := strings.Split(agentGate, "  openWhen")[0] + "  " + c.spec + "\n"
+			objects[nodesPath+"/n1"], objects[gatesPath] = node, list("nodegate.dev/v1alpha1", "NodeGateList", gates)
+			server := newAPIServer(t, objects)
+			server.forbid(c.refuse)
+			code, out, err := server.run(t, "why", "n1")
+			if code != c.want || (code == exitError) != strings.Contains(err, errMayClose.Error()) {
+				t.Errorf("exit status %d, want %d:\n%s%s", code, c.want, out, err)
+			}
+		})
+	}
+}
