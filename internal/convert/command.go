@@ -95,7 +95,7 @@ func newConvertNodeTaintsHandler() *cobra.Command {
 	namespace := DefaultInitNamespace
 	command := newConvertFrom("nodetaintshandler", "Convert an installation of zhangchl007/nodetaintshandler (manifests or environment)",
 		"  nodegate convert nodetaintshandler                      # default settings\n"+
-			"  cat deploy/*.yaml | nodegate convert nodetaintshandler -\n"+
+			"  awk 'FNR == 1 {print \"---\"} {print}' deploy/*.yaml | nodegate convert nodetaintshandler -\n"+
 			"  nodegate convert nodetaintshandler handler.env          # lines such as STARTUP_BACKFILL=1",
 		func(source Source) *Result { return NodeTaintsHandler(source, namespace) })
 	command.Use = "nodetaintshandler [FILE|-]"

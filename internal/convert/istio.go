@@ -36,8 +36,10 @@ type istio struct {
 // is one gate that opens when each of these has a ready pod.
 func Istio(source Source) *Result {
 	i := istio{newConverter(istioTool, source), nil, names{}, map[[2]string]bool{}}
-	for _, document := range i.read(source.Data) {
-		i.document(document)
+	if documents := i.read(source.Data); len(documents) > 0 && documents[0].Kind != yaml.MappingNode {
+		i.file(documents)
+	} else {
+		i.configMaps(documents)
 	}
 	if len(i.signals) == 0 && i.errors() == 0 {
 		i.errorf(0, "the input names no pods: there is nothing to wait for")
@@ -48,25 +50,27 @@ func Istio(source Source) *Result {
 	return i.result()
 }
 
-func (i *istio) document(document *yaml.Node) {
-	if document.Kind != yaml.MappingNode {
-		i.entries(document)
-		return
-	}
-	for _, object := range i.objects([]*yaml.Node{document}) {
+func (i *istio) configMaps(documents []*yaml.Node) {
+	for _, object := range i.objects(documents) {
+		line := object["kind"].line
 		if object.at("kind") != "ConfigMap" {
-			i.errorf(document.Line, "the document is neither a ConfigMap nor a list of {name, namespace, selector}")
+			i.errorf(max(line, 1), "the document is neither a ConfigMap nor a list of {name, namespace, selector}")
 			continue
 		}
-		for _, file := range i.dataFiles(object, document.Line) {
-			for _, inner := range i.readDataFile(file) {
-				i.entries(inner)
+		for _, file := range i.dataFiles(object, line) {
+			if strings.TrimSpace(file.content) != "" { // Istio's controller accepts an empty list
+				i.file(i.readDataFile(file))
 			}
 		}
 	}
 }
 
-func (i *istio) entries(n *yaml.Node) {
+// file reads the list in a file.
+func (i *istio) file(documents []*yaml.Node) {
+	n := i.single(documents)
+	if n == nil {
+		return
+	}
 	if n.Kind != yaml.SequenceNode {
 		i.errorf(n.Line, "the document is not a list of {name, namespace, selector}")
 		return

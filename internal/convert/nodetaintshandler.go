@@ -28,6 +28,8 @@ const (
 	handlerSkipValue   = "system"
 	handlerBackfill    = "STARTUP_BACKFILL"
 	handlerWebhook     = "STARTUP_WEBHOOK"
+	// handlerServiceAccount is the ServiceAccount in nodetaintshandler's manifests.
+	handlerServiceAccount = "nodetaintshandler"
 )
 
 // DefaultInitNamespace is the namespace of the initialization pods in nodetaintshandler's
@@ -42,6 +44,8 @@ type handler struct {
 	backfillLine int
 	// namespaces are those of the DaemonSets of the initialization pods.
 	namespaces []string
+	// borrowers are those of these DaemonSets that use nodetaintshandler's ServiceAccount.
+	borrowers []string
 }
 
 // NodeTaintsHandler converts an installation of nodetaintshandler. All of it is fixed except
@@ -141,6 +145,9 @@ func (h *handler) object(object fields) {
 			return
 		}
 		h.namespaces = append(h.namespaces, namespace)
+		if template.within("spec").at("serviceAccountName") == handlerServiceAccount {
+			h.borrowers = append(h.borrowers, namespace+"/"+object.within("metadata").at("name"))
+		}
 	}
 }
 
@@ -223,9 +230,16 @@ func (h *handler) noteDifferences() {
 		"so that any user who can create pods can open the gate (--init-namespace specifies another namespace)")
 	h.noteInput("one ready pod opens the gate, as with nodetaintshandler; to wait for several initialization DaemonSets, use " +
 		"one daemonSet signal for each of them")
-	h.noteInput("a pod is not ready if it is terminating, or known only from an earlier machine of this name; for nodetaintshandler, it is. " +
-		"The pod's Ready condition is used instead of its container statuses")
+	h.noteInput("a pod is not ready if it is terminating, finished, a mirror pod, or known only from an earlier machine of this name, even with " +
+		"the annotation; for nodetaintshandler, it is (for pods that finish, use a completed signal). The pod's Ready condition is used instead " +
+		"of its container statuses")
 	h.noteInput("a taint with this key and effect but another value is corrected; nodetaintshandler adds a second one, which the API server rejects")
+	h.noteInput("the gate does not touch nodes with " + handlerSkipLabel + "=" + handlerSkipValue + ", so the taint stays on those that carry it; nodetaintshandler's " +
+		"webhook does not taint them, but the rest of it does not distinguish them")
+	if len(h.borrowers) > 0 {
+		h.noteInput("DaemonSet " + list(h.borrowers) + " uses the ServiceAccount " + handlerServiceAccount + ": before you delete it, specify another one " +
+			"with the permissions that the pods need, because without it, new pods cannot be created and new nodes stay closed")
+	}
 	if !h.backfill {
 		return
 	}

@@ -114,6 +114,9 @@ func TestSeedIstioConvertRefuses(t *testing.T) {
 		"a comma within brackets": {"- namespace: b\n  selector: a in (b,c)\n", 2, "split at commas"},
 		"numbers":                 {"- namespace: b\n  selector: a > 1\n", 2, "cannot compare numbers"},
 		"a bad namespace":         {"- namespace: B\n  selector: a=b\n", 0, "namespace must be a DNS label"},
+		"two documents":           {"- {namespace: b, selector: a=b}\n---\n- {namespace: b, selector: c=d}\n", 3, "one document only"},
+		"two in a ConfigMap":      {"kind: ConfigMap\ndata:\n  config: |\n    - {namespace: b, selector: a=b}\n    ---\n    - {namespace: b, selector: c=d}\n", 6, "one document only"},
+		"an empty file":           {"kind: ConfigMap\ndata: {config: ''}\n", 0, "names no pods"},
 	})
 }
 
@@ -200,6 +203,7 @@ func TestSeedNodetaintshandlerConvertRefuses(t *testing.T) {
 		"a number":           {deployment("{name: STARTUP_BACKFILL, value: 1}"), 8, `write "1"`},
 		"no namespace":       {"kind: DaemonSet\nspec: {template: {metadata: {labels: {startup.k8s.io/component: init}}}}\n", 1, "no metadata.namespace"},
 		"not an object":      {"- a\n", 1, "not a mapping"},
+		"no separator":       {"apiVersion: v1\nkind: Service\napiVersion: apps/v1\nkind: Deployment\n", 3, "a line with ---"},
 		"containers no list": {"kind: Deployment\nspec: {template: {spec: {containers: {a: b}}}}\n", 2, "not a list"},
 	})
 }

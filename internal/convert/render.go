@@ -26,7 +26,10 @@ const width = 100
 func (r *Result) WriteYAML(w io.Writer) error {
 	var b bytes.Buffer
 	comment(&b, fmt.Sprintf("Converted by 'nodegate convert' from %s (%s).", r.name, r.tool))
-	comment(&b, "Taints that nodegate must be allowed to use (--allowed-taint-keys): "+strings.Join(r.taints(), ","))
+	comment(&b, "Taints that --allowed-taint-keys must contain, in addition to those of all other gates: "+strings.Join(r.taints(), ","))
+	if stamps := r.stamps(); len(stamps) > 0 {
+		comment(&b, "Annotations that --allowed-stamp-annotations must contain: "+strings.Join(stamps, ","))
+	}
 	for _, note := range r.notes {
 		comment(&b, "- "+note)
 	}
@@ -62,6 +65,17 @@ func (r *Result) taints() []string {
 	}
 	slices.Sort(taints)
 	return slices.Compact(taints)
+}
+
+// stamps returns the annotations of all gates in the form of --allowed-stamp-annotations.
+func (r *Result) stamps() (keys []string) {
+	for i := range r.Gates {
+		if key := r.Gates[i].NodeGate.Spec.OpenedAtAnnotation; key != "" {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
 }
 
 // comment writes a text as comment lines. The text cannot end the comment.

@@ -117,6 +117,9 @@ func (c *converter) mapping(n *yaml.Node, what string, known ...string) (fields,
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], resolve(n.Content[i+1])
 		switch _, twice := out[key.Value]; {
+		case twice && key.Value == "apiVersion":
+			c.errorf(key.Line, "%s has %q twice: if another object begins here, write a line with --- before it", what, key.Value)
+			return nil, false
 		case twice:
 			c.errorf(key.Line, "%s has %q twice", what, key.Value)
 		case known != nil && !slices.Contains(known, key.Value):
