@@ -25,7 +25,7 @@ const (
 // All lists the known writers.
 var All = []Writer{
 	{"node.cilium.io/agent-not-ready", CiliumOperator,
-		"it removes the taint when the agent is ready, or adds it when it is not; disable this with the Helm values operator.removeNodeTaints=false and extraConfig.remove-cilium-node-taints=\"false\""},
+		"it removes the taint when the agent is ready, or adds it when it is not; disable this with the Helm values operator.removeNodeTaints=false and extraConfig.remove-cilium-node-taints=\"false\", and restart it"},
 	{"cni.istio.io/not-ready", Istiod,
 		"its untaint controller removes the taint; disable this with taint.enabled=false in the istiod chart"},
 	{"NodeReadiness", Kuma,
