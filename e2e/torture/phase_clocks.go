@@ -17,13 +17,16 @@ const otherRate faultproxy.Fault = "process with a clock at half or double rate"
 // long, by that much.
 const clocksHide = time.Minute
 
+func clockProgram(o *Options) string {
+	if o.ClockProgram == nil {
+		return "there is no program with another clock"
+	}
+	return ""
+}
+
 // otherClocks runs two replicas, one with a clock at half rate and one with a clock at
 // double rate. First both act as leader, then they elect a leader that ends repeatedly.
 func otherClocks(ctx context.Context, s *site, d time.Duration) error {
-	if s.ClockProgram == nil {
-		s.report.note("not run: no program with another clock")
-		return nil
-	}
 	program, err := s.ClockProgram(ctx)
 	if err != nil {
 		return err

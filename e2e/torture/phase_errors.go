@@ -91,7 +91,7 @@ func (s *site) failing(ctx context.Context, r *replica, rate int, d time.Duratio
 	if err := after.count(s); err != nil {
 		return err
 	}
-	asked, done := after.asked()-before.asked(), after.Patches[http.StatusOK]-before.Patches[http.StatusOK]
+	asked, done := after.asked()-before.asked(), after.changed()-before.changed()
 	s.report.note("%d %% errors: %d patches reached the API server, %d changed a Node", rate, asked, done)
 	if asked > 2*done+len(s.fleet.nodes) {
 		return fmt.Errorf("at %d %% errors, %d patches were sent for %d changes, want at most twice as many", rate, asked, done)
@@ -107,6 +107,9 @@ func (r *Report) asked() int {
 	}
 	return n
 }
+
+// changed returns the number of patches that changed a Node.
+func (r *Report) changed() int { return r.Patches[http.StatusOK] - r.Repeated }
 
 // outage is how long a component of the control plane is down.
 const outage = time.Second

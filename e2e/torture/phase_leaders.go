@@ -88,20 +88,24 @@ func failovers(ctx context.Context, s *site, d time.Duration) error {
 	return s.endLeaders(ctx, d)
 }
 
-func (s *site) endLeaders(ctx context.Context, d time.Duration) error {
+// endLeaders ends the leader in each way in turn, in each of them at least once. When the time has
+// elapsed, the last one must still be replaced.
+func (s *site) endLeaders(ctx context.Context, d time.Duration) (err error) {
 	for _, r := range s.replicas {
 		r.recordWrites()
 	}
 	took := make(map[ending][]time.Duration)
-	err := s.during(ctx, d, func(ctx context.Context) error {
-		for i := 0; ctx.Err() == nil; i++ {
-			how := []ending{lost, asked, crashed}[i%3]
-			one, err := s.endLeader(ctx, how)
-			if err != nil {
+	endings := []ending{lost, asked, crashed}
+	churned := s.during(ctx, d, func(timed context.Context) error {
+		for i := 0; i < len(endings) || timed.Err() == nil; i++ {
+			how := endings[i%len(endings)]
+			one, failed := s.endLeader(ctx, how)
+			if failed != nil {
+				err = fmt.Errorf("%s: %w", how, failed)
 				return err
 			}
 			took[how] = append(took[how], one)
-			if err := await.Pause(ctx, time.Second); err != nil {
+			if err = await.Pause(ctx, time.Second); err != nil {
 				return err
 			}
 		}
@@ -112,7 +116,7 @@ func (s *site) endLeaders(ctx context.Context, d time.Duration) error {
 		s.report.note("%d times %s: next patch of a Node after %s (median), %s (longest)", len(all), how,
 			all[len(all)/2].Round(10*time.Millisecond), all[len(all)-1].Round(10*time.Millisecond))
 	}
-	return err
+	return errors.Join(churned, err)
 }
 
 // endLeader ends the leader's process, and returns the time until a Node was written

@@ -23,14 +23,17 @@ import (
 // replaced counts replacements of the program or the manifests by another version.
 const replaced faultproxy.Fault = "version replaced"
 
+func olderProgram(o *Options) string {
+	if o.OlderProgram == "" {
+		return "there is no program of an older version"
+	}
+	return ""
+}
+
 // versions upgrades from an older version to this one and back, program and manifests one
 // after the other, on a fleet with half of its nodes closed. This must open and close
 // nothing.
 func versions(ctx context.Context, s *site, d time.Duration) error {
-	if s.OlderProgram == "" {
-		s.report.note("not run: no program of an older version")
-		return nil
-	}
 	r, err := s.startWithFleet(ctx)
 	if err != nil {
 		return err

@@ -20,11 +20,11 @@ var phases = []phase{
 	{id: "R5b", title: "etcd restored to an older revision", weight: 2, hides: outage, inStep: true, rewinds: true, run: restores},
 	{id: "R6", title: "two leaders at once, paused and resumed", weight: 2, hides: longestPause, inStep: true, rewinds: true, run: twoLeaders},
 	{id: "R6b", title: "the leader ends repeatedly", weight: 2, hides: failover, inStep: true, rewinds: true, run: failovers},
-	{id: "R6c", title: "two leaders, and two replicas, with clocks at half and double rate", weight: 2, hides: clocksHide, inStep: true, rewinds: true, run: otherClocks},
+	{id: "R6c", title: "two leaders, and two replicas, with clocks at half and double rate", weight: 2, hides: clocksHide, inStep: true, rewinds: true, lacking: clockProgram, run: otherClocks},
 	{id: "R7", title: "Nodes created while nodegate is down and the API server restarts", weight: 2, lacks: []judge.Rule{judge.RuleClosing}, components: []testcluster.Component{testcluster.Scheduler}, run: births},
 	{id: "R8", title: "mass regressions, flapping, unobserved reboots of the fleet", weight: 3, run: storms},
 	{id: "R9", title: "memory and goroutines under churn", weight: 3, run: leaks},
-	{id: "R10", title: "upgrades and downgrades", weight: 1, run: versions},
+	{id: "R10", title: "upgrades and downgrades", weight: 1, lacking: olderProgram, run: versions},
 	{id: "all", title: "a little of everything at once", weight: 1, hides: errorsHide, inStep: true, brief: true, run: everything},
 }
 

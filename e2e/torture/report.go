@@ -23,6 +23,8 @@ import (
 type Report struct {
 	Seed      uint64
 	ID, Title string
+	// Skipped is the reason why the phase did not run, or "". If it is set, nothing else is.
+	Skipped string
 	// Injected counts the faults that were injected.
 	Injected map[faultproxy.Fault]int
 	// Starts counts processes of nodegate, and Kills counts processes ended by SIGKILL.
@@ -112,8 +114,10 @@ func (r *Report) count(s *site) error {
 	})
 }
 
-// Pass reports whether there are no failures and the verdict passes.
-func (r *Report) Pass() bool { return len(r.Wrong) == 0 && len(r.failures()) == 0 }
+// Pass reports whether there are no failures and the verdict passes, or the phase was skipped.
+func (r *Report) Pass() bool {
+	return r.Skipped != "" || len(r.Wrong) == 0 && len(r.failures()) == 0
+}
 
 // failures returns the judge's violations, and the rules under which nothing was checked.
 func (r *Report) failures() []string {
@@ -137,6 +141,10 @@ const shown = 10
 
 // WriteTo writes the report as text.
 func (r *Report) WriteTo(w io.Writer) (int64, error) {
+	if r.Skipped != "" {
+		n, err := fmt.Fprintf(w, "%s %s: not run: %s\n", r.ID, r.Title, r.Skipped)
+		return int64(n), err
+	}
 	var text strings.Builder
 	state := "passed"
 	if !r.Pass() {

@@ -30,7 +30,7 @@ type Options struct {
 	// version, if any.
 	Program, OlderProgram string
 	// ClockProgram builds nodegate with a clock whose rate clocks.AtRate sets, for R6c.
-	// If it is nil, R6c is skipped.
+	// If it is nil, R6c is skipped. Without an OlderProgram, R10 is skipped.
 	ClockProgram func(context.Context) (string, error)
 	// Phases are the IDs of the phases to run; empty means all.
 	Phases []string
@@ -62,6 +62,8 @@ type phase struct {
 	lacks []judge.Rule
 	// components are the components that run in addition to the API server.
 	components []testcluster.Component
+	// lacking returns why the phase cannot run with these options, or "". Nil if it always can.
+	lacking func(*Options) string
 	// run injects faults for a time, and ends them.
 	run func(context.Context, *site, time.Duration) error
 }
@@ -91,15 +93,22 @@ func find(ids []string) ([]phase, error) {
 	return found, nil
 }
 
-// Run runs the campaign, and calls a function with the report of each phase. It returns
-// an error only if a phase could not be run, not if a report fails.
+// Run runs the campaign, and calls a function with the report of each phase. Phases that the
+// options do not permit are skipped, and their reports contain the reason. Run returns an error
+// only if a phase could not be run, not if a report fails.
 func Run(ctx context.Context, o Options, each func(*Report)) error {
-	chosen, err := find(o.Phases)
+	all, err := find(o.Phases)
 	if err != nil {
 		return err
 	}
+	var chosen []phase
 	weights := 0
-	for _, p := range chosen {
+	for _, p := range all {
+		if p.lacking != nil && p.lacking(&o) != "" {
+			each(&Report{Seed: o.Seed, ID: p.id, Title: p.title, Skipped: p.lacking(&o)})
+			continue
+		}
+		chosen = append(chosen, p)
 		weights += p.weight
 	}
 	for _, p := range chosen {

@@ -28,7 +28,7 @@ var (
 	seed    = flag.Uint64("seed", 0, "seed of faults and churn; 0 selects a random one")
 	minutes = flag.Float64("minutes", 10, "total `minutes` of fault injection in all phases")
 	nodes   = flag.Int("nodes", 48, "number of nodes of the fleet")
-	older   = flag.String("older", "", "an earlier `revision` of this repository for R10; without it, R10 does nothing")
+	older   = flag.String("older", "", "an earlier `revision` of this repository for R10; without it, R10 is skipped")
 	verbose = flag.Bool("v", false, "print the judge's verdict for each phase")
 )
 
