@@ -46,6 +46,30 @@ func (e *env) podsObserved(ds *appsv1.DaemonSet) {
 	e.must(e.admin.Delete(e.Context(), fence.node()))
 }
 
+// daemonSetsObserved waits until the controller has observed all earlier changes of DaemonSets
+// in their namespace, of which some gate must need one. They come in one watch, in order, and
+// before the DaemonSet of another gate.
+func (e *env) daemonSetsObserved() {
+	e.Helper()
+	const name = "set-fence"
+	ds := e.daemonSet(name)
+	ng := e.declare(on(newGate(name, keyB, byDaemonSet(name)), name, ""))
+	fence, _ := e.registerWith(name, name, "")
+	pod := fence.daemonPod(ds)
+	fence.run(pod, true)
+	fence.becomes(name, isOpen, keyB)
+	e.must(e.admin.Delete(e.Context(), pod, client.GracePeriodSeconds(0)))
+	for _, o := range []client.Object{fence.node(), ng, ds} {
+		e.must(e.admin.Delete(e.Context(), o))
+	}
+	e.eventually("the fence gate is deleted", func() error {
+		if _, present := e.closedAtBirth()[name]; present {
+			return errNotYet
+		}
+		return nil
+	})
+}
+
 // waitNextSecond waits until the clock shows another second.
 func (e *env) waitNextSecond() {
 	e.Helper()

@@ -127,7 +127,7 @@ func TestSeedCiliumClosesBeforeTheAgentIsGone(t *testing.T) {
 			if err := e.admin.Update(e.Context(), ds); err != nil {
 				return err
 			}
-			e.settled() // the controller has observed the rollout, for which rolloutGraceSeconds applies
+			e.daemonSetsObserved() // rolloutGraceSeconds applies to the rollout
 			return e.admin.Delete(e.Context(), pod)
 		},
 	} {

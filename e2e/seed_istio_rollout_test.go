@@ -88,13 +88,13 @@ func TestSeedIstioRollout(t *testing.T) {
 }
 
 // rolling writes a DaemonSet's status with this number of updated pods, and waits until the
-// controller has processed it.
+// controller has observed it.
 func (e *env) rolling(ds *appsv1.DaemonSet, updated int32) {
 	e.Helper()
 	ds.Status.ObservedGeneration = ds.Generation
 	ds.Status.DesiredNumberScheduled, ds.Status.UpdatedNumberScheduled = rolloutSize, updated
 	e.must(e.admin.Status().Update(e.Context(), ds))
-	e.settled()
+	e.daemonSetsObserved()
 }
 
 // isOld reports whether a node is part of the fleet.

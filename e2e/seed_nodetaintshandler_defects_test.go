@@ -166,6 +166,7 @@ func TestSeedNodetaintshandlerNoRequestPerEvent(t *testing.T) {
 		k.report(corev1.ConditionTrue, "")
 	}
 	e.settled()
+	e.podsObserved(ds)
 	for _, k := range nodes {
 		k.wrote(1)
 	}
