@@ -64,6 +64,8 @@ type world struct {
 	// successor of another leader.
 	giveUpLease bool
 	tookOver    bool
+	// allowedKeys is the option AllowedTaintKeys.
+	allowedKeys []string
 	// unsyncedFeeds and received, if set, implement Unsynced and LastReceived.
 	unsyncedFeeds func() []string
 	received      func() time.Time
@@ -334,7 +336,7 @@ func (w *world) startWithCause(log logr.Logger, funcs interceptor.Funcs) (stop f
 		objects = append(objects, ng.DeepCopy())
 	}
 	api := controllertest.Client(w.t, funcs, objects...)
-	w.c = New(Options{Namespace: "nodegate-system", Log: log, Clock: w.clock, GiveUpLease: w.giveUpLease}, api, telemetry.NewMetrics(prometheus.NewRegistry()))
+	w.c = New(Options{Namespace: "nodegate-system", Log: log, Clock: w.clock, GiveUpLease: w.giveUpLease, AllowedTaintKeys: w.allowedKeys}, api, telemetry.NewMetrics(prometheus.NewRegistry()))
 	w.c.Attach(w, w.applier(), w.pods)
 	if w.compile != nil {
 		w.c.compiler.Compile = w.compile

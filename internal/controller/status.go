@@ -185,9 +185,11 @@ func (r *reporter) measure(ctx context.Context, o *observed, ng *v1alpha1.NodeGa
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	summary := r.ledger.Summary(ng.Name)
-	if gateset.MayCloseAtBirth(&ng.Spec) {
+	switch {
+	case o.set.ClosesAtBirth(ng.Name):
 		r.metrics.BirthProved(ng.Name, r.birth.Proved(ng) == nil, r.birth.LastProved(ng))
-	} else {
+	case o.set.Compiling(ng.Name): // it is not known yet whether the gate is accepted: the previous values remain
+	default:
 		r.metrics.NotClosedAtBirth(ng.Name)
 	}
 	r.reportMode(ng, last)

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/signal"
 )
 
 // A gate that cannot be read keeps its nodes closed, even if another gate with the same
@@ -58,5 +60,54 @@ func TestGateThatCannotBeRead(t *testing.T) {
 			t.Errorf("%d nodes are closed after the gate was deleted, want the 2 that are not fit", n)
 		}
 		w.wantParameters("with the gate deleted", "map[fine:"+controllertest.TaintKey+"]")
+	})
+}
+
+// A gate that is not accepted or cannot be read does not close at birth as far as nodegate
+// can tell, so there is nothing to prove, and no series that would fire NodegateBirthsOpen.
+// While an edited gate is being compiled, its series remain.
+func TestSeriesOfBirthsOfGatesNotInForce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := func(name string) func(*v1alpha1.NodeGateSpec) {
+			return func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/" + name }
+		}
+		fine, odd := controllertest.Gate("fine"), controllertest.Gate("odd", key("odd"))
+		w := newWorld(t, fine, odd, controllertest.Gate("refused", key("refused")))
+		w.allowedKeys = []string{controllertest.TaintKey, "test.nodegate.dev/odd"}
+		through := make(chan struct{})
+		w.compile = func(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
+			if ng.Generation == 2 {
+				<-through
+			}
+			return signal.Compile(ng, source)
+		}
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		wantProved := func(when string, gates ...string) {
+			t.Helper()
+			if n := testutil.CollectAndCount(w.c.metrics.Proved); n != len(gates) {
+				t.Errorf("%s: %d series, want those of %v", when, n, gates)
+			}
+			for _, name := range gates {
+				if got := testutil.ToFloat64(w.c.metrics.Proved.WithLabelValues(name)); got != 1 {
+					t.Errorf("%s: the series of gate %s is %v, want 1", when, name, got)
+				}
+			}
+		}
+		controllertest.Pass(10 * time.Second)
+		wantProved("with a gate that is not accepted", "fine", "odd")
+
+		edited := expressionGate("fine", 100)
+		edited.Generation = 2
+		unread := &v1alpha1.NodeGate{ObjectMeta: odd.ObjectMeta, ReadError: "json: the timing"}
+		unread.Spec.Taint = odd.Spec.Taint
+		w.setGates(true, edited, unread)
+		controllertest.Pass(10 * time.Second)
+		if !w.c.set.Load().Compiling("fine") {
+			t.Error("the edited gate is compiled already")
+		}
+		wantProved("with an unreadable gate, and one that is being compiled", "fine")
+		close(through)
+		controllertest.Pass(10 * time.Second)
+		wantProved("after it was compiled", "fine")
 	})
 }

@@ -269,11 +269,12 @@ func (s *Set) Accepted(name string) bool { return s.Acceptance[name].Accepted }
 // ClosesAtBirth reports whether a gate is in force and must be closed on nodes at their
 // creation.
 func (s *Set) ClosesAtBirth(name string) bool {
-	return s.Accepted(name) && MayCloseAtBirth(&s.Declared[name].Spec)
+	if !s.Accepted(name) {
+		return false
+	}
+	spec := &s.Declared[name].Spec
+	return spec.Enforces() && !spec.Follows()
 }
-
-// MayCloseAtBirth reports whether a gate closes at birth if it is accepted.
-func MayCloseAtBirth(spec *v1alpha1.NodeGateSpec) bool { return spec.Enforces() && !spec.Follows() }
 
 // Queues reports whether a verdict that wants budget for closing is queued for it. A node that is
 // older than the gate and closes only if it is idle is not queued: it would have to be

@@ -91,7 +91,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.Groups = m.gauge("nodegate_gate_groups", "Number of groups of a gate with openTogether, by state: complete (as many nodes are fit as atLeast requires) or incomplete.", labelGate, labelState)
 	m.Used = m.gauge("nodegate_gate_budget_used_nodes", "Number of nodes that are closed or being closed under a gate's budget, by zone.", labelGate, labelZone)
 	m.Allowed = m.gauge("nodegate_gate_budget_allowed_nodes", "Number of nodes that a gate's budget allows to be closed at a time, by zone.", labelGate, labelZone)
-	m.Proved = m.gauge("nodegate_birth_closing_proved", "1 if the API server closed the gate on a probe node at its creation, else 0. Only for openWhen gates.", labelGate)
+	m.Proved = m.gauge("nodegate_birth_closing_proved", "1 if the API server closed the gate on a probe node at its creation, else 0. Only for accepted openWhen gates in mode Enforce.", labelGate)
 	m.provedAt = m.gauge("nodegate_birth_closing_proved_timestamp_seconds", "Time of the last successful probe of closing at creation. No series before the first success.", labelGate)
 	m.Guards = m.gauge("nodegate_guard_proved", "1 if the API server rejected the last probe that this guard (an admission policy) must reject, 0 if it repeatedly did not. Only the leader has series.", labelGuard)
 	m.Conditions = m.gauge("nodegate_gate_condition", "1 if this condition of the gate's status is True, else 0.", labelGate, labelCondition)

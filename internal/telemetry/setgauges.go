@@ -110,8 +110,8 @@ func (m *Metrics) GuardProved(guard string, proved bool) {
 	m.Guards.WithLabelValues(guard).Set(value)
 }
 
-// NotClosedAtBirth removes the series of a gate that no longer closes at birth, for which
-// there is nothing to prove.
+// NotClosedAtBirth removes the series of a gate that does not close at birth, as far as
+// is known: there is nothing to prove.
 func (m *Metrics) NotClosedAtBirth(name string) {
 	m.Proved.DeleteLabelValues(name)
 	m.provedAt.DeleteLabelValues(name)
