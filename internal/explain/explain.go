@@ -123,8 +123,6 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 		e.State, e.Since = after, time.Time{}
 	case after != e.State:
 		e.Becomes, e.Since = after, v.ClosedSince.UTC()
-	case e.Since.IsZero() && e.State == v1alpha1.StateClosed: // closed by the API server, which does not record the time
-		e.Since = f.Node.Node.Created.UTC()
 	}
 	if g != nil {
 		e.CloseWhen = g.CloseWhen

@@ -156,7 +156,7 @@ func (d *decider) decideGate(s *slot) {
 	case s.gate == nil, d.suspended(s):
 		return
 	case s.gate.Broken, d.frozen(s):
-		s.hold()
+		d.hold(s)
 		d.ignore(s, "its taint must not be changed at present; see the gate's condition Accepted")
 		return
 	case !s.selected:

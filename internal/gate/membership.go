@@ -53,7 +53,7 @@ func (d *decider) leave(s *slot) {
 		return
 	}
 	v.Reason = d.whyNotSelected(s.gate)
-	v.ClosedSince = s.before.taintedSince(&d.Node)
+	v.ClosedSince = s.before.TaintedSince(&d.Node)
 }
 
 func (d *decider) whyNotSelected(g *Gate) v1alpha1.Reason {
@@ -76,7 +76,7 @@ func (d *decider) mayComeBack(s *slot) bool {
 	if !d.now.Before(leaves) {
 		return false
 	}
-	s.hold()
+	d.hold(s)
 	v.Held, v.Leaves = false, leaves
 	d.recheckAt(leaves)
 	return true

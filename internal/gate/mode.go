@@ -46,7 +46,7 @@ func (d *decider) suspended(s *slot) bool {
 		d.pause(s)
 		d.ignore(s, "the gate is paused")
 	case d.frozen(s):
-		s.hold()
+		d.hold(s)
 	default:
 		d.endEnforcement(s)
 	}
@@ -55,7 +55,7 @@ func (d *decider) suspended(s *slot) bool {
 
 // pause keeps the state of a paused gate.
 func (d *decider) pause(s *slot) {
-	s.hold()
+	d.hold(s)
 	v := s.verdict
 	switch v.Held = false; {
 	case s.before == nil && s.gate.CloseWhen && s.gate.Accepted && v.Selected:
@@ -63,8 +63,7 @@ func (d *decider) pause(s *slot) {
 	case s.before == nil && v.Selected:
 		v.NonMember = v1alpha1.NonMemberPaused
 	case v.After == v1alpha1.StateClosed:
-		v.Since, v.Overdue = s.before.taintedSince(&d.Node), s.before.Overdue
-		v.Blocked = v1alpha1.ReadingPaused
+		v.Overdue, v.Blocked = s.before.Overdue, v1alpha1.ReadingPaused
 	}
 }
 
@@ -73,7 +72,7 @@ func (d *decider) pause(s *slot) {
 func (d *decider) endEnforcement(s *slot) {
 	s.verdict.Reason = v1alpha1.ReasonDryRun
 	if s.before != nil {
-		s.verdict.ClosedSince = s.before.taintedSince(&d.Node)
+		s.verdict.ClosedSince = s.before.TaintedSince(&d.Node)
 		s.verdict.Shadow = s.before.String()
 	}
 }

@@ -30,14 +30,14 @@ func (d *decider) settleOrphans() {
 	for _, s := range orphans {
 		switch {
 		case s.before != nil && !d.DeletedGates[s.name] && !d.CompleteSources[cmp.Or(s.before.Source, v1alpha1.SourceCRD)]:
-			s.hold()
+			d.hold(s)
 		case d.frozen(s), s.garbled && stray:
-			s.hold()
+			d.hold(s)
 		default:
 			s.verdict.Reason = v1alpha1.ReasonGateDeleted
 			if s.before != nil {
 				d.takeOver(s, heirs)
-				s.verdict.ClosedSince = s.before.taintedSince(&d.Node)
+				s.verdict.ClosedSince = s.before.TaintedSince(&d.Node)
 			}
 		}
 	}
@@ -85,7 +85,7 @@ func (d *decider) takeOver(orphan *slot, heirs []*slot) {
 		}
 		if reclosed, own := s.gate.role(orphan.before); own {
 			if d.frozen(s) { // the gate must not write a record at present
-				orphan.hold()
+				d.hold(orphan)
 				return
 			}
 			r := *orphan.before

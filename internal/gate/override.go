@@ -119,20 +119,21 @@ func (m *masking) isOverriddenOpen() bool {
 	return m.mask == v1alpha1.StateOpen || m.was == v1alpha1.StateOpen
 }
 
-// effective returns the gate's state on the node, including the override.
-func (r *Record) effective() string { return cmp.Or(r.Override, r.State) }
+// Effective returns the gate's state on the node, including the override.
+func (r *Record) Effective() string { return cmp.Or(r.Override, r.State) }
 
 // tainted reports whether the record accounts for a taint.
-func (r *Record) tainted() bool { return r.effective() == v1alpha1.StateClosed }
+func (r *Record) tainted() bool { return r.Effective() == v1alpha1.StateClosed }
 
 // OpenIn reports whether the gate is open in the boot with the given ID: it does not taint the
 // node.
 func (r *Record) OpenIn(boot string) bool { return !r.tainted() && r.Boot == boot }
 
-// taintedSince returns the time since which the record accounts for a taint.
-func (r *Record) taintedSince(n *Node) time.Time {
+// TaintedSince returns the time since which the gate has been in that state. If it is
+// closed, that is the time since which the record accounts for a taint.
+func (r *Record) TaintedSince(n *Node) time.Time {
 	if r.Override != "" {
-		return r.OverrideSince
+		return cmp.Or(r.OverrideSince, n.Created)
 	}
 	return r.closedSince(n)
 }
@@ -238,7 +239,7 @@ func (d *decider) setOverriddenOutcome(s *slot) {
 		v.Before = s.was
 	}
 	if s.after != nil {
-		v.After, v.Since = s.after.effective(), s.after.taintedSince(&d.Node)
+		v.After, v.Since = s.after.Effective(), s.after.TaintedSince(&d.Node)
 	}
 	v.Overdue = v.Overdue && v.After == v1alpha1.StateClosed
 	v.Closure = nil // pods that started while the gate was overridden open did not bypass it

@@ -113,7 +113,7 @@ func (d *decider) holdRing(s *slot) bool {
 	if !d.ring[s.name] || s.before == nil && !s.gate.CloseWhen {
 		return false
 	}
-	s.hold()
+	d.hold(s)
 	v := s.verdict
 	v.Held, v.Ring = false, strings.Join(slices.Sorted(maps.Keys(d.ring)), ", ")
 	if s.before == nil {

@@ -154,7 +154,7 @@ func (s *slot) restore(r *Record) {
 	if s.before = r; r == nil {
 		return
 	}
-	s.verdict.Before = r.effective()
+	s.verdict.Before = r.Effective()
 	s.was, s.wasSince = r.Override, r.OverrideSince
 	if s.had = (v1alpha1.Taint{}); r.tainted() {
 		s.had, _ = parseTaint(r.Taint)
@@ -184,11 +184,11 @@ func (d *decider) rebuild(g *Gate) *Record {
 }
 
 // hold keeps the slot's state.
-func (s *slot) hold() {
+func (d *decider) hold(s *slot) {
 	s.keep, s.after = true, s.before
 	s.verdict.After = s.verdict.Before
 	if s.before != nil {
 		s.verdict.Held = true
-		s.verdict.Reason, s.verdict.Since = s.before.Reason, s.before.Since
+		s.verdict.Reason, s.verdict.Since = s.before.Reason, s.before.TaintedSince(&d.Node)
 	}
 }
