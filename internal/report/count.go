@@ -98,7 +98,7 @@ func (c *count) node(n *Node) {
 	overdue, late := false, false
 	for i := range n.Gates {
 		g := &n.Gates[i]
-		overdue = overdue || g.Overdue
+		overdue = overdue || g.Overdue && g.Holds()
 		c.gate(g.Gate).node(n, g, c.within)
 	}
 	opened, ok := n.Opened.After(n.Created)

@@ -42,7 +42,7 @@ type row struct {
 	Zero float64 `json:"b"`
 	// Again is true if a gate closed again.
 	Again bool `json:"a,omitempty"`
-	// Held is true if a gate holds the node, and Overdue if a gate is past its deadline.
+	// Held is true if a gate holds the node, and Overdue if such a gate is past its deadline.
 	Held    bool      `json:"h,omitempty"`
 	Overdue bool      `json:"x,omitempty"`
 	Ready   moment    `json:"r"`
@@ -149,7 +149,7 @@ func (d *pageData) row(n *Node, gates map[string]int, full bool) row {
 	}
 	for i := range n.Gates {
 		g := &n.Gates[i]
-		r.Overdue = r.Overdue || g.Overdue
+		r.Overdue = r.Overdue || g.Overdue && g.Holds()
 		out := rowGate{
 			Gate: gates[g.Gate], Closed: g.State == v1alpha1.StateClosed, Reason: g.Reason, Soft: g.Soft,
 			Overridden: g.Overridden, Overdue: g.Overdue, Blocked: g.Blocked, From: rel.moment(g.Closed), Opened: rel.moment(g.Opened),

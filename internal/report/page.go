@@ -15,7 +15,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
@@ -95,7 +94,7 @@ func held(n *Node, now time.Time) heldNode {
 	h := heldNode{Node: n}
 	for i := range n.Gates {
 		g := &n.Gates[i]
-		if g.State != v1alpha1.StateClosed || g.Soft || h.Gate != nil && !g.Closed.At.Before(h.Gate.Closed.At) {
+		if !g.Holds() || h.Gate != nil && !g.Closed.At.Before(h.Gate.Closed.At) {
 			continue
 		}
 		h.Gate, h.Waits, h.Message, h.For = g, "", g.Blocked, "unknown duration"

@@ -3,6 +3,7 @@
 package report_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -115,6 +116,23 @@ func TestExcludedNodes(t *testing.T) {
 	}
 	if g := r.Gates[0]; g.Open != 3 || g.Closed != 1 || g.Overdue != 1 || g.Opened.Count != 1 || g.Signals[0].Waiting != 0 || g.Signals[1].Waiting != 1 {
 		t.Errorf("gate %+v", g)
+	}
+}
+
+// A gate with the effect PreferNoSchedule holds no node, so no node is overdue because of it.
+func TestSoftGatesAreNotOverdue(t *testing.T) {
+	n := node(moment(40), moment(60), doubt(timeline.Pending), moment(100))
+	n.Gates[0].State, n.Gates[0].Overdue, n.Gates[0].Soft = v1alpha1.StateClosed, true, true
+	r := of(n)
+	if r.Fleet.Held != 0 || r.Overdue != 0 || r.Gates[0].Overdue != 1 {
+		t.Errorf("%d nodes are held, and %d overdue; the gate is overdue on %d", r.Fleet.Held, r.Overdue, r.Gates[0].Overdue)
+	}
+	var page bytes.Buffer
+	if err := r.WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	if text := page.String(); strings.Contains(text, `"n":"n0","p":0,"z":0,"b":1772330400,"x":true`) || !strings.Contains(text, `"n":"n0","p":0,"z":0,"b":1772330400,"r"`) {
+		t.Error("the page calls the node overdue")
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/printer"
 )
 
@@ -83,7 +82,7 @@ func writeNodes(b *strings.Builder, r *Report) {
 		}
 		var waits []string
 		for j := range n.Gates {
-			if g := &n.Gates[j]; g.State == v1alpha1.StateClosed && !g.Soft {
+			if g := &n.Gates[j]; g.Holds() {
 				name := g.Gate
 				if w := g.Waits(); w >= 0 {
 					name += "/" + g.Signals[w].Name

@@ -147,7 +147,7 @@ func (l *History) HeldSince() time.Time {
 	var since time.Time
 	for i := range l.Gates {
 		g := &l.Gates[i]
-		if g.holds() && g.Closed.Known() && (since.IsZero() || g.Closed.At.Before(since)) {
+		if g.Holds() && g.Closed.Known() && (since.IsZero() || g.Closed.At.Before(since)) {
 			since = g.Closed.At
 		}
 	}
@@ -158,12 +158,13 @@ func (l *History) HeldSince() time.Time {
 // its creation.
 func (l *History) HeldSinceCreation() bool {
 	return slices.ContainsFunc(l.Gates, func(g Gate) bool {
-		return g.State == v1alpha1.StateClosed && g.Reason == v1alpha1.ReasonBirth
+		return g.Holds() && g.Reason == v1alpha1.ReasonBirth
 	})
 }
 
-// holds reports whether the gate keeps pods off the node.
-func (g *Gate) holds() bool { return g.State == v1alpha1.StateClosed && !g.Soft }
+// Holds reports whether the gate keeps pods off the node. A gate with the effect
+// PreferNoSchedule does not.
+func (g *Gate) Holds() bool { return g.State == v1alpha1.StateClosed && !g.Soft }
 
 // Waits returns the index of the first signal that keeps the gate closed, in the order
 // of the spec. It is -1 if there is none.

@@ -231,7 +231,7 @@ func (t *tracer) open(l *History) {
 		g := &l.Gates[i]
 		switch {
 		case g.Soft:
-		case g.holds():
+		case g.Holds():
 			l.Held = true
 		case g.CloseWhen, g.Opened.Doubt == Joined:
 		case l.Opened.Doubt == Joined, g.Opened.At.After(l.Opened.At):

@@ -341,3 +341,17 @@ func TestWaits(t *testing.T) {
 		}
 	}
 }
+
+// A gate with the effect PreferNoSchedule holds no node, also not since its creation.
+func TestSoftGateHoldsNothing(t *testing.T) {
+	soft := timeline.Gate{State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Soft: true, Closed: timeline.Moment{At: born}}
+	again := timeline.Gate{State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonRebooted, Closed: timeline.Moment{At: at(3000)}}
+	l := timeline.History{Created: born, Held: true, Gates: []timeline.Gate{soft, again}}
+	if l.HeldSinceCreation() || !l.HeldSince().Equal(at(3000)) {
+		t.Errorf("held since %s, since its creation: %t; want 3000 s after it", l.HeldSince(), l.HeldSinceCreation())
+	}
+	l.Gates[0].Soft = false
+	if !l.HeldSinceCreation() || !l.HeldSince().Equal(born) {
+		t.Errorf("with the effect NoSchedule, held since %s, since its creation: %t", l.HeldSince(), l.HeldSinceCreation())
+	}
+}
