@@ -130,14 +130,15 @@ func (t *tracer) inUseBefore(r *gate.Record, opened time.Time) bool {
 }
 
 // boundBefore reports whether a workload pod that does not tolerate the taint was bound to
-// the node before a time.
+// the node before a time. It ignores pods of a former Node of the same name.
 func (t *tracer) boundBefore(kept v1alpha1.Taint, at time.Time) bool {
 	if t.pods == nil {
 		return false
 	}
 	for i := range t.pods.Pods {
 		p := &t.pods.Pods[i]
-		if isWorkload(p) && !p.Bound.IsZero() && p.Bound.Before(at.Add(-gate.HeartbeatSkew)) && !p.Tolerates(kept) {
+		former := p.Bound.Before(t.facts.Node.Created) // or not bound
+		if isWorkload(p) && !former && p.Bound.Before(at.Add(-gate.HeartbeatSkew)) && !p.Tolerates(kept) {
 			return true
 		}
 	}

@@ -136,6 +136,10 @@ func TestTrace(t *testing.T) {
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
 			pods: []gate.BoundPod{workload("early", 50), workload("web", 95)},
 		}, `ready 40; a Open: closed Untold, opened 90 Again, s held Untold; opened 90 Again; first shop/web 95, 98`},
+		{"pods of a former Node of the same name", world{
+			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
+			pods: []gate.BoundPod{workload("former", -300), workload("web", 95)},
+		}, `ready 40; a Open: closed 0, opened 90, s held Untold; opened 90; first shop/web 95, 98`},
 		{"a pod that tolerates all taints", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
 			pods: []gate.BoundPod{workload("early", 30, tolerating)},
