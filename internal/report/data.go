@@ -40,8 +40,10 @@ type row struct {
 	// Zero is the zero of the row's times, in Unix seconds: the Node's creation or, if the
 	// node is held by gates that closed again, the time at which the first of these did.
 	Zero float64 `json:"b"`
-	// Again is true if a gate closed again.
-	Again bool `json:"a,omitempty"`
+	// Again is true if a gate closed again, and Untold if it is unknown since when the node
+	// is held.
+	Again  bool `json:"a,omitempty"`
+	Untold bool `json:"u,omitempty"`
 	// Held is true if a gate holds the node, and Overdue if such a gate is past its deadline.
 	Held    bool      `json:"h,omitempty"`
 	Overdue bool      `json:"x,omitempty"`
@@ -137,14 +139,14 @@ func names(groups []Group) []string {
 }
 
 func (d *pageData) row(n *Node, gates map[string]int, full bool) row {
-	zero, again := n.Created, false
-	if since := n.HeldSince(); since.After(n.Created.Add(gate.HeartbeatSkew)) && !n.HeldSinceCreation() {
+	zero, again, since := n.Created, false, n.HeldSince()
+	if since.After(n.Created.Add(gate.HeartbeatSkew)) && !n.HeldSinceCreation() {
 		zero, again = since, true
 	}
 	rel := relative(zero)
 	r := row{
 		Name: n.Node, Pool: slices.Index(d.Pools, n.Pool), Zone: slices.Index(d.Zones, n.Zone),
-		Zero: float64(zero.UnixMilli()) / 1000, Again: again, Held: n.Held,
+		Zero: float64(zero.UnixMilli()) / 1000, Again: again, Untold: n.Held && since.IsZero(), Held: n.Held,
 		Ready: rel.moment(n.Ready), Opened: rel.moment(n.Opened), Pod: rel.pod(n.FirstPod),
 	}
 	for i := range n.Gates {

@@ -94,7 +94,7 @@ func held(n *Node, now time.Time) heldNode {
 	h := heldNode{Node: n}
 	for i := range n.Gates {
 		g := &n.Gates[i]
-		if !g.Holds() || h.Gate != nil && !g.Closed.At.Before(h.Gate.Closed.At) {
+		if !g.Holds() || h.Gate != nil && !longer(g.Closed, h.Gate.Closed) {
 			continue
 		}
 		h.Gate, h.Waits, h.Message, h.For = g, "", g.Blocked, "unknown duration"
@@ -107,6 +107,12 @@ func held(n *Node, now time.Time) heldNode {
 		}
 	}
 	return h
+}
+
+// longer reports whether a gate that closed at a is known to have been closed for longer
+// than one that closed at b.
+func longer(a, b timeline.Moment) bool {
+	return a.Known() && (!b.Known() || a.At.Before(b.At))
 }
 
 // HeldMore returns the number of held nodes that are not in Held.

@@ -26,7 +26,8 @@
   const known = (m) => typeof m === 'number' ? m : null;
   const doubts = {
     Pending: 'not yet', Untold: 'time unknown', AfterOpening: 'after the opening: interrupted, or not waited for',
-    Lost: 'held at the opening, not now', BeforeNode: 'before this Node was created', Again: 'not the first time', Joined: 'already open when the node became a member', Unread: 'unknown',
+    Lost: 'held at the opening, not now', BeforeNode: 'before this Node was created', Again: 'not the first time', Joined: 'already open when the node became a member',
+    Older: 'the node is older than the gate', Adopted: 'the node already carried the taint', Unread: 'unknown',
   };
   const describe = (m) => {
     if (typeof m === 'number') return took(m);
@@ -38,9 +39,9 @@
   // gates.
   const ended = (n, gate) => {
     const now = data.now - n.b;
-    if (gate === null) return { held: !!n.h, overdue: !!n.x, at: n.h ? now : known(n.o), opened: n.o };
+    if (gate === null) return { held: !!n.h, untold: !!n.u, overdue: !!n.x, at: n.h ? now : known(n.o), opened: n.o };
     const g = (n.g || []).find((g) => g.g === gate);
-    return { held: !!g.k, overdue: !!g.x, at: g.k ? now : known(g.o), opened: g.o };
+    return { held: !!g.k, untold: known(g.c) === null, overdue: !!g.x, at: g.k ? now : known(g.o), opened: g.o };
   };
 
   const bar = (track, className, from, to, scale) => {
@@ -67,7 +68,8 @@
     bar(track, end.held ? 'closed' : 'waiting', startUp, to, scale);
     if (!end.held && n.f && n.f.b !== undefined && gate === null) bar(track, 'pods', to, n.f.b, scale);
     const value = el('span', 'took' + (end.held ? ' bad' : ''));
-    if (end.held) value.append('held ' + took(to), el('small', '', end.overdue ? 'overdue' : n.a ? 'closed again' : 'since its creation'));
+    if (end.held && end.untold) value.append('held', el('small', '', end.overdue ? 'overdue' : 'time unknown'));
+    else if (end.held) value.append('held ' + took(to), el('small', '', end.overdue ? 'overdue' : n.a ? 'closed again' : 'since its creation'));
     else if (end.at !== null) value.append(took(to), el('small', '', 'to open'));
     else value.append('–', el('small', '', describe(end.opened)));
     const place = [data.pools[n.p], data.zones[n.z]].filter(Boolean).join(' · ');

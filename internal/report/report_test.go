@@ -136,6 +136,31 @@ func TestSoftGatesAreNotOverdue(t *testing.T) {
 	}
 }
 
+// The duration for which an adopted taint has been on a node is unknown, so it comes after
+// known ones, and the page does not show the node's age instead.
+func TestHeldForAnUnknownTime(t *testing.T) {
+	adopted := moment(10)
+	adopted.Doubt = timeline.Adopted
+	n := report.Node{History: timeline.History{Node: "n", Created: born, Held: true, Gates: []timeline.Gate{
+		{Gate: "g", State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonAdopted, Closed: adopted},
+	}}}
+	var page bytes.Buffer
+	if err := of(n).WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	if text := page.String(); !strings.Contains(text, `"u":true`) || !strings.Contains(text, "unknown duration") {
+		t.Error("the page does not say that the duration is unknown")
+	}
+	n.Gates = append(n.Gates, timeline.Gate{Gate: "later", State: v1alpha1.StateClosed, Closed: moment(3000)})
+	page.Reset()
+	if err := of(n).WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	if text := page.String(); strings.Contains(text, `"u":true`) || !strings.Contains(text, "gate <b>later</b>") {
+		t.Error("the gate that has held the node longest is not the one whose time is known")
+	}
+}
+
 // The time to the first pod starts at the opening, and is known only if the opening is.
 func TestFirstPods(t *testing.T) {
 	n := node(moment(40), moment(60), moment(90), moment(100))

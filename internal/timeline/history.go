@@ -30,6 +30,12 @@ const (
 	Again Doubt = "Again"
 	// Joined means that the gate was already open when the node became a member.
 	Joined Doubt = "Joined"
+	// Older means that the node is older than the gate, which therefore did not close at the
+	// node's creation.
+	Older Doubt = "Older"
+	// Adopted means that the node already carried the taint when it became a member. The
+	// time is that of the adoption.
+	Adopted Doubt = "Adopted"
 	// Unread means that the source of the time was not read.
 	Unread Doubt = "Unread"
 )
@@ -107,7 +113,8 @@ type Gate struct {
 	// Blocked is the reason why no signal can open the closed gate at present.
 	Blocked string `json:"blocked,omitempty"`
 	// Closed is when the gate closed. For an open gate this is not recorded: it is the
-	// Node's creation if the gate has opened once, and unknown otherwise.
+	// Node's creation if the gate is older than the node and has opened once, and unknown
+	// otherwise.
 	Closed Moment `json:"closed"`
 	// Opened is when the gate last opened.
 	Opened Moment `json:"opened"`

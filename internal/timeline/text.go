@@ -38,6 +38,8 @@ var (
 		BeforeNode:   "before this Node was created: clocks differ, or it belongs to a former Node",
 		Again:        "not the first time: there were workload pods before",
 		Joined:       "already open when the node became a member",
+		Older:        "the node is older than the gate",
+		Adopted:      "the node already carried the taint",
 		Unread:       "unknown",
 	}
 )
@@ -246,7 +248,11 @@ func (c *chart) gate(b *strings.Builder, g *Gate, now time.Time) {
 }
 
 func (c *chart) gateSummary(g *Gate, now time.Time) string {
-	text := "closed" + printer.Elapsed(" for ", g.Closed.At, now)
+	elapsed := " for "
+	if g.Closed.Doubt == Adopted {
+		elapsed = " for at least "
+	}
+	text := "closed" + printer.Elapsed(elapsed, g.Closed.At, now)
 	if g.State != v1alpha1.StateClosed {
 		text = "opened after " + c.when(g.Opened)
 		if d := doubtTexts[g.Opened.Doubt]; g.Opened.Doubt == Joined {
@@ -299,7 +305,7 @@ func (c *chart) first(b *strings.Builder, t *Timeline) {
 		b.WriteString("\nFirst workload pod bound since the opening that still exists:\n")
 		b.WriteString(c.row(" ", "first pod", m, c.bar(m, time.Time{}, c.before, false)))
 		c.pod(b, p, false)
-	case !t.Held && t.PodsRead && len(t.Gates) > 0:
+	case !t.Held && t.PodsRead && !t.Opened.At.IsZero():
 		b.WriteString("\nNo workload pod that was bound since the opening still exists.\n")
 	}
 }

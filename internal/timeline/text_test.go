@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cli/clitest"
 	"github.com/nodegate/nodegate/internal/gateset"
 )
@@ -54,5 +55,27 @@ func TestShortAxis(t *testing.T) {
 		if got := strings.Join(strings.Fields(c.axis()), " "); got != want {
 			t.Errorf("the axis of %d s is %q, want %q", seconds, got, want)
 		}
+	}
+}
+
+// The text neither gives the age of an adopted taint, which is unknown, nor counts the age of
+// a node as the time to open of a gate that is younger.
+func TestTextOfDoubtfulTimes(t *testing.T) {
+	zero := time.Unix(1_000_000, 0)
+	at := func(minutes int, d Doubt) Moment {
+		return Moment{At: zero.Add(time.Duration(minutes) * time.Minute), Doubt: d}
+	}
+	answer := &Timeline{Time: zero.Add(2 * time.Hour), History: History{Node: "n1", Created: zero, PodsRead: true, Opened: Moment{Doubt: Older}, Gates: []Gate{
+		{Gate: "a", State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonAdopted, Closed: at(110, Adopted), Opened: Moment{Doubt: Pending}, Soft: true},
+		{Gate: "b", State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Closed: Moment{Doubt: Untold}, Opened: at(60, Older)},
+	}}}
+	text := answer.Text(Layout{Width: 100})
+	for _, want := range []string{"No gate holds it.", "a: closed for at least 10m (Adopted)", "b: opened after 60m, the node is older than the gate (SignalsHold)"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "since the opening") {
+		t.Errorf("the text counts from an opening whose time is not that of the node:\n%s", text)
 	}
 }

@@ -85,9 +85,9 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 		Soft: strings.HasSuffix(r.Taint, ":"+string(corev1.TaintEffectPreferNoSchedule)), Overdue: v.Overdue,
 	}
 	if r.Override != "" {
-		out.State, out.Reason, out.Overridden = r.Override, v1alpha1.ReasonOverridden, true
+		out.State, out.Reason, out.Overridden = r.Effective(), v1alpha1.ReasonOverridden, true
 	}
-	t.times(&out, &r, recorded)
+	t.times(&out, &r, g)
 	if v.Blocked != "" && out.State == v1alpha1.StateClosed {
 		out.Blocked = v.Obstacle().Message()
 	}
@@ -97,17 +97,18 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 	return out, true
 }
 
-// times sets when the gate closed and opened, as far as its record contains it.
-func (t *tracer) times(out *Gate, r *gate.Record, recorded bool) {
+// times sets when the gate closed and opened, as far as its record contains it. The gate
+// is nil if it does not exist.
+func (t *tracer) times(out *Gate, r *gate.Record, g *gate.Gate) {
 	n := &t.facts.Node
-	since := cmp.Or(r.Since, n.Created).UTC()
-	if out.Overridden {
-		since = r.OverrideSince.UTC()
-	}
+	since := r.TaintedSince(n).UTC()
 	if out.State == v1alpha1.StateClosed {
 		out.Closed, out.Opened = Moment{At: since}, Moment{Doubt: Pending}
-		if !recorded { // a closeWhen gate that is about to get a record
+		switch {
+		case r.State == "": // a closeWhen gate that is about to get a record
 			out.Closed = Moment{Doubt: Untold}
+		case out.Reason == v1alpha1.ReasonAdopted:
+			out.Closed.Doubt = Adopted
 		}
 		return
 	}
@@ -115,6 +116,8 @@ func (t *tracer) times(out *Gate, r *gate.Record, recorded bool) {
 	switch {
 	case r.Reason == v1alpha1.ReasonAdopted, r.Reason == v1alpha1.ReasonOverrideEnded:
 		out.Opened.Doubt = Joined
+	case g != nil && !g.CloseWhen && n.Created.Before(g.Created):
+		out.Opened.Doubt = Older
 	case t.inUseBefore(r, since):
 		out.Opened.Doubt = Again
 	case !out.CloseWhen:
@@ -235,7 +238,11 @@ func (t *tracer) open(l *History) {
 		case g.Holds():
 			l.Held = true
 		case g.CloseWhen, g.Opened.Doubt == Joined:
-		case l.Opened.Doubt == Joined, g.Opened.At.After(l.Opened.At):
+		case g.Opened.Doubt == Older:
+			if l.Opened.At.IsZero() {
+				l.Opened.Doubt = Older
+			}
+		case l.Opened.At.IsZero(), g.Opened.At.After(l.Opened.At):
 			l.Opened = g.Opened
 		}
 	}

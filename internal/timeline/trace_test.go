@@ -29,6 +29,7 @@ func at(seconds int) time.Time { return born.Add(time.Duration(seconds) * time.S
 // world is a node and its environment. Each case specifies the differences.
 type world struct {
 	gates   []string
+	younger bool // the gates were created a minute after the node, and not before it
 	records map[string]string
 	shadow  map[string]string
 	labels  map[string]string
@@ -136,6 +137,21 @@ func TestTrace(t *testing.T) {
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
 			pods: []gate.BoundPod{workload("early", 50), workload("web", 95)},
 		}, `ready 40; a Open: closed Untold, opened 90 Again, s held Untold; opened 90 Again; first shop/web 95, 98`},
+		{"a gate that is younger than the node", world{
+			gates: []string{byDaemon("existingNodes: Close")}, younger: true, records: map[string]string{"a": opened}, daemon: 88, pods: []gate.BoundPod{workload("web", 95)},
+		}, `ready 40; a Open: closed Untold, opened 90 Older, s held 88 (pod kube-system/agent-x: 1, 78, 88); opened Older`},
+		{"a closeWhen gate that is younger than the node", world{
+			gates: []string{strings.Replace(byLabel(""), "openWhen", "closeWhen", 1)}, younger: true,
+			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "Overridden", 1)},
+		}, `ready 40; a Open: closed Untold, opened 90, s held Pending; opened Joined`},
+		{"an adopted taint", world{
+			gates: []string{byLabel("")}, taints: []string{"example.com/a"},
+			records: map[string]string{"a": `{"state":"Closed","reason":"Adopted","since":"2026-03-01T03:50:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`},
+		}, `ready 40; a Closed: closed 3000 Adopted, opened Pending, s held Pending; held; opened Pending`},
+		{"overridden closed after an adoption", world{
+			gates: []string{byLabel("")}, taints: []string{"example.com/a"},
+			records: map[string]string{"a": `{"state":"Open","reason":"Adopted","since":"2026-03-01T03:40:00Z","taint":"example.com/a:NoSchedule","source":"crd","override":"Closed","overrideSince":"2026-03-01T03:50:00Z"}`},
+		}, `ready 40; a Closed overridden: closed 3000, opened Pending, s held Pending; held; opened Pending`},
 		{"pods of a former Node of the same name", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
 			pods: []gate.BoundPod{workload("former", -300), workload("web", 95)},
@@ -204,7 +220,9 @@ func (w *world) trace(t *testing.T) timeline.History {
 		if err := yaml.UnmarshalStrict([]byte(text), &ng); err != nil {
 			t.Fatal(err)
 		}
-		ng.CreationTimestamp.Time = born.Add(time.Minute) // so that no gate adopts the node
+		if ng.CreationTimestamp.Time = born.Add(-time.Hour); w.younger {
+			ng.CreationTimestamp.Time = born.Add(time.Minute)
+		}
 		g, err := signal.Compile(&ng, v1alpha1.SourceCRD)
 		if err != nil {
 			t.Fatal(err)

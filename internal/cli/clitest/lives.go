@@ -55,12 +55,12 @@ var Lives = []Life{
 	{Name: "no-gates"},
 }
 
-// Gates returns the gates of the node. They are younger than the node.
+// Gates returns the gates of the node. They are older than the node.
 func (l *Life) Gates(t *testing.T) []v1alpha1.NodeGate {
 	t.Helper()
 	declared := Declare(t, l.gates...)
 	for i := range declared {
-		declared[i].CreationTimestamp.Time = ago(600)
+		declared[i].CreationTimestamp.Time = ago(-600)
 	}
 	return declared
 }
