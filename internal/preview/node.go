@@ -156,12 +156,13 @@ func (t *predictor) newNodes(g *gate.Gate) *NewNodes {
 		return nil
 	}
 	enforced := *g
-	enforced.Together = nil // the signals of one node are of interest
+	enforced.Together = nil                       // the signals of one node are of interest
+	enforced.OpenAfter, enforced.MinClosed = 0, 0 // for which a new node waits from the start
 	enforced.Accepted, enforced.Mode, enforced.Deadline = true, v1alpha1.ModeEnforce, gate.Deadline{}
 	only := &gateset.Set{Gates: []gate.Gate{enforced}, Keys: t.after.Keys}
 	free := *t.World
 	free.Policy = gate.KeyPolicy{} // the gate is evaluated as if it were in force
-	out := &NewNodes{Signals: make([]SignalCount, len(g.Signals)), Together: g.Together != nil}
+	out := &NewNodes{Signals: make([]SignalCount, len(g.Signals)), Together: g.Together != nil, OpenAfterSeconds: int64(g.OpenAfter.Seconds()), MinClosedSeconds: int64(g.MinClosed.Seconds())}
 	others := make([]map[signalGroupKey]*SignalGroup, len(g.Signals))
 	for i := range g.Signals {
 		out.Signals[i].Name, others[i] = g.Signals[i].Name, make(map[signalGroupKey]*SignalGroup)

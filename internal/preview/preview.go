@@ -196,8 +196,12 @@ type NewNodes struct {
 	// they are unreachable, shutting down or being set up.
 	Blocked int `json:"blocked,omitempty"`
 	// Together is true if the gate also waits for the node's group, which is not considered.
-	Together bool          `json:"together,omitempty"`
-	Signals  []SignalCount `json:"signals"`
+	Together bool `json:"together,omitempty"`
+	// OpenAfterSeconds and MinClosedSeconds are the gate's waits, which are not considered
+	// either.
+	OpenAfterSeconds int64         `json:"openAfterSeconds,omitempty"`
+	MinClosedSeconds int64         `json:"minClosedSeconds,omitempty"`
+	Signals          []SignalCount `json:"signals"`
 }
 
 // SignalCount counts the nodes on which a signal holds.

@@ -150,6 +150,7 @@ func writeNewNodes(row func(label, text string), g *Gate) {
 	if n.Together {
 		text += ", if their groups were complete"
 	}
+	text += waitsText(n)
 	if n.Blocked > 0 {
 		text += fmt.Sprintf("; %d of them %s unreachable, shutting down or being set up", n.Blocked, printer.IsAre(n.Blocked))
 	}
@@ -163,6 +164,21 @@ func writeNewNodes(row func(label, text string), g *Gate) {
 			row("  "+s.Name, fmt.Sprintf("%s on %s: %s; %s (%s)", stateTexts[o.State], printer.Count(len(o.Nodes), "node"), printer.Some(o.Nodes, namesMax), o.Message, o.Reason))
 		}
 	}
+}
+
+// waitsText returns the text of the waits of a gate after its signals hold, or "".
+func waitsText(n *NewNodes) string {
+	var waits []string
+	if s := n.OpenAfterSeconds; s > 0 {
+		waits = append(waits, fmt.Sprintf("the signals have held for %ds (openAfterSeconds)", s))
+	}
+	if s := n.MinClosedSeconds; s > 0 {
+		waits = append(waits, fmt.Sprintf("the gate has been closed for %ds (minClosedSeconds)", s))
+	}
+	if len(waits) == 0 {
+		return ""
+	}
+	return ", as soon as " + strings.Join(waits, " and ")
 }
 
 var stateTexts = map[string]string{"NotYet": "does not hold", "Unknown": "is unknown"}

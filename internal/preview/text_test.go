@@ -34,6 +34,7 @@ var previews = []struct {
 	{name: "new-ignores", apply: []string{clitest.Manifest("agent", "")}},
 	{name: "new-adopts", apply: []string{clitest.Manifest("agent", "existingNodes: Adopt")}},
 	{name: "new-closes", apply: []string{clitest.Manifest("agent", "existingNodes: Close\n  budget: {maxReclosed: 1}")}},
+	{name: "new-waits", apply: []string{clitest.Manifest("agent", "timing: {openAfterSeconds: 30, minClosedSeconds: 60}")}},
 	{name: "new-dry-run", apply: []string{clitest.Manifest("agent", "existingNodes: Close\n  mode: DryRun")}},
 	{name: "not-allowed", apply: []string{clitest.Manifest("agent", "")}, policy: gate.KeyPolicy{Allowed: gate.AllowedTaints{{Key: "example.com/z", Effect: "NoSchedule"}: true}}},
 	{name: "evicts", apply: []string{evicting}, pods: twoPods},
@@ -149,4 +150,19 @@ func descheduling(t *testing.T, arguments string) descheduler.Policy {
 	}
 	p.ConfigMap = "kube-system/policy"
 	return *p
+}
+
+// Waits do not count for new nodes: a label has no time since which it has held, and the
+// waits of the existing nodes would start now.
+func TestNewNodesOfAGateThatWaits(t *testing.T) {
+	for _, timing := range []string{"openAfterSeconds: 30", "minClosedSeconds: 86400"} {
+		w := &preview.World{Now: clitest.Now, Nodes: twelve(nil)}
+		for i := range w.Nodes {
+			w.Nodes[i].Node.Labels["fit"] = ""
+		}
+		p := preview.Of(w, preview.Change{Apply: clitest.Decode(t, clitest.Manifest("agent", "timing: {"+timing+"}"))})
+		if n := p.Gates[0].NewNodes; n.Open != n.Nodes || n.Nodes != 12 {
+			t.Errorf("%s: the gate would open on %d of %d nodes, want all of 12", timing, n.Open, n.Nodes)
+		}
+	}
 }
