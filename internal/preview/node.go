@@ -98,9 +98,10 @@ func waitsForGroup(v *gate.Verdict) string {
 	return v.Group.Reading().Message()
 }
 
+// recordedTaint returns the taint that a record accounts for, or "".
 func recordedTaint(raw string) string {
 	r, err := gate.ParseRecord(raw)
-	if err != nil || r.State != v1alpha1.StateClosed {
+	if err != nil || r.Effective() != v1alpha1.StateClosed {
 		return ""
 	}
 	return r.Taint

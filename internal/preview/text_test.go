@@ -166,3 +166,23 @@ func TestNewNodesOfAGateThatWaits(t *testing.T) {
 		}
 	}
 }
+
+// A node that an override keeps closed has the gate's taint, so it gets a changed taint like
+// any other closed node, and pods are evicted.
+func TestRetaintsOverriddenNode(t *testing.T) {
+	w := &preview.World{Declared: clitest.Decode(t, clitest.Manifest("agent", "")), Pods: twoPods, Now: clitest.Now}
+	w.Nodes = twelve(w.Declared)
+	n := &w.Nodes[5].Node
+	n.Records = map[string]string{"agent": `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","taint":"example.com/a:NoSchedule",` +
+		`"source":"crd","override":"Closed","overrideSince":"2026-03-01T02:50:00Z"}`}
+	n.Overrides = map[string]string{"agent": gate.Override{State: v1alpha1.StateClosed, Until: clitest.Now.Add(time.Hour), Reason: "repair", UID: n.UID}.String()}
+	n.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
+	p := preview.Of(w, preview.Change{Apply: clitest.Decode(t, strings.Replace(evicting, "existingNodes: Close", "existingNodes: Ignore", 1))})
+	g := p.Gates[0]
+	if len(g.Groups) == 0 || g.Groups[0].What != preview.Retaints || strings.Join(g.Groups[0].Nodes, " ") != "a0 a1 a5" {
+		t.Errorf("groups %+v, want nodes a0, a1 and a5 to change their taint", g.Groups)
+	}
+	if e := g.Evictions; e == nil || e.Nodes != 2 || e.Examples[len(e.Examples)-1] != "web/elsewhere" {
+		t.Errorf("evictions %+v, want those on a0 and a5", e)
+	}
+}

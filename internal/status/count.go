@@ -133,7 +133,7 @@ func (t *tally) add(n *gate.Node, r *gate.Record) {
 	if r.Override != "" {
 		t.counts.Overridden++
 	}
-	if cmp.Or(r.Override, r.State) == v1alpha1.StateOpen {
+	if r.Effective() == v1alpha1.StateOpen {
 		t.counts.Open++
 		return
 	}
@@ -141,12 +141,6 @@ func (t *tally) add(n *gate.Node, r *gate.Record) {
 	if r.Overdue {
 		t.counts.Overdue++
 	}
-	since := r.Since
-	if r.Override != "" {
-		since = r.OverrideSince
-	}
-	if since.IsZero() {
-		since = n.Created // closed by the API server, which has no clock
-	}
-	t.waiting = append(t.waiting, v1alpha1.WaitingNode{Node: n.Name, Since: metav1.NewTime(since.UTC().Truncate(time.Second))})
+	since := r.TaintedSince(n).UTC().Truncate(time.Second)
+	t.waiting = append(t.waiting, v1alpha1.WaitingNode{Node: n.Name, Since: metav1.NewTime(since)})
 }
