@@ -77,6 +77,19 @@ func TestDiceDependOnTheSeedOnly(t *testing.T) {
 	}
 }
 
+// Phases for which there is no program are skipped, and say so.
+func TestSkippedPhases(t *testing.T) {
+	var text strings.Builder
+	err := Run(t.Context(), Options{Phases: []string{"R6c", "R10"}}, func(r *Report) {
+		if _, err := r.WriteTo(&text); err != nil || !r.Pass() {
+			t.Errorf("phase %s: passed %v, %v", r.ID, r.Pass(), err)
+		}
+	})
+	if err != nil || strings.Count(text.String(), ": not run: there is no program") != 2 {
+		t.Errorf("%v, and the reports are\n%s", err, &text)
+	}
+}
+
 // The error for an unknown phase lists all phases.
 func TestUnknownPhase(t *testing.T) {
 	err := Run(t.Context(), Options{Phases: []string{"R99"}}, nil)
