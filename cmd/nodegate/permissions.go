@@ -118,17 +118,19 @@ func checkIdentity(ctx context.Context, c client.Client, namespace string) error
 func attributesOf(rules []rbacv1.PolicyRule, namespace string) []authorizationv1.ResourceAttributes {
 	var all []authorizationv1.ResourceAttributes
 	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""} // all objects
+		}
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				resource, subresource, _ := strings.Cut(resource, "/")
 				for _, verb := range rule.Verbs {
-					a := authorizationv1.ResourceAttributes{
-						Namespace: namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource,
+					for _, name := range names {
+						all = append(all, authorizationv1.ResourceAttributes{
+							Namespace: namespace, Verb: verb, Group: group, Resource: resource, Subresource: subresource, Name: name,
+						})
 					}
-					if len(rule.ResourceNames) > 0 {
-						a.Name = rule.ResourceNames[0]
-					}
-					all = append(all, a)
 				}
 			}
 		}
@@ -146,6 +148,9 @@ func describe(a authorizationv1.ResourceAttributes) string {
 	}
 	if a.Namespace != "" {
 		what += " in " + a.Namespace
+	}
+	if a.Name != "" {
+		what += " named " + a.Name
 	}
 	return a.Verb + " " + what
 }
