@@ -86,8 +86,6 @@ var harmless = []string{
 	"list resourceslices.resource.k8s.io", "watch resourceslices.resource.k8s.io",
 	"list devicetaintrules.resource.k8s.io", "watch devicetaintrules.resource.k8s.io",
 	"get podtemplates nodegate-birth in nodegate-system", "get podtemplates nodegate-tolerations in nodegate-system",
-	"create events in nodegate-system", "patch events in nodegate-system",
-	"create events.events.k8s.io in nodegate-system", "patch events.events.k8s.io in nodegate-system",
 	"create events.events.k8s.io in default",
 	"create leases.coordination.k8s.io in nodegate-system",
 	"get leases.coordination.k8s.io nodegate in nodegate-system", "update leases.coordination.k8s.io nodegate in nodegate-system",

@@ -5,6 +5,7 @@ package install
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"reflect"
 	"slices"
@@ -73,6 +74,31 @@ func TestWrite(t *testing.T) {
 		if second, also := at[order[1]]; !ok || !also || first > second {
 			t.Errorf("%s is object %d (exists: %t), after %s (exists: %t)", order[0], first, ok, order[1], also)
 		}
+	}
+}
+
+// Events about Nodes and NodeGates are in the namespace default, whatever nodegate's own is. The
+// only permission for Events is to create them there.
+func TestEventsAreOnlyCreatedInDefault(t *testing.T) {
+	var granted []string
+	for _, object := range written(t) {
+		rules, _, err := unstructured.NestedSlice(object.Object, "rules")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range rules {
+			resources, _, err := unstructured.NestedStringSlice(rule.(map[string]any), "resources")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slices.Contains(resources, "events") {
+				granted = append(granted, fmt.Sprintf("%s/%s %v", object.GetNamespace(), object.GetName(), rule))
+			}
+		}
+	}
+	want := []string{"default/" + eventsRoleName + " map[apiGroups:[events.k8s.io] resources:[events] verbs:[create]]"}
+	if !slices.Equal(granted, want) {
+		t.Errorf("%q, want %q", granted, want)
 	}
 }
 
