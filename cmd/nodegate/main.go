@@ -9,32 +9,21 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nodegate/nodegate/internal/convert"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	if err := newRoot().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "nodegate:", oneLine(err))
+		fmt.Fprintln(os.Stderr, "nodegate:", printer.OneLine(err))
 		os.Exit(1)
 	}
-}
-
-// oneLine returns the message of an error as one line, also for joined errors.
-func oneLine(err error) string {
-	var parts []string
-	for line := range strings.Lines(err.Error()) {
-		if line = strings.TrimSpace(line); line != "" {
-			parts = append(parts, line)
-		}
-	}
-	return strings.Join(parts, "; ")
 }
 
 func newRoot() *cobra.Command {

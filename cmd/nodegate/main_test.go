@@ -120,6 +120,7 @@ func TestMistakes(t *testing.T) {
 		"release: no nodes":      {[]string{"release"}, []string{"specify either node names or --all"}},
 		"release: nodes and all": {[]string{"release", "--all", "n1"}, []string{"specify either node names or --all"}},
 		"release: dry run":       {[]string{"release", "--all", "--dry-run=yes"}, []string{"--dry-run=yes", "none, client or server"}},
+		"release: control code":  {[]string{"release", "--all", "--dry-run=\x1b[2J"}, []string{`--dry-run=\x1b[2J: use`}},
 		"release: no listener":   {[]string{"release", "--all", "--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))}, []string{"connection refused"}},
 		"uninstall: argument":    {[]string{"uninstall", "x"}, []string{`"x"`}},
 		"uninstall: dry run":     {[]string{"uninstall", "--dry-run=yes"}, []string{"--dry-run=yes"}},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/convert"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 // Exit statuses. A verb that answers a yes-or-no question uses the first two for
@@ -44,7 +45,7 @@ func Execute(ctx context.Context, streams genericiooptions.IOStreams, args []str
 	case errors.Is(err, errNo):
 		return exitNo
 	default:
-		fmt.Fprintln(streams.ErrOut, "error:", oneLine(err))
+		fmt.Fprintln(streams.ErrOut, "error:", printer.OneLine(err))
 		return exitError
 	}
 }

@@ -184,14 +184,6 @@ func TestInterruptedRequest(t *testing.T) {
 	}
 }
 
-// Joined errors are printed as one line, separated by semicolons.
-func TestOneLine(t *testing.T) {
-	err := errors.Join(errors.New("one:\n  two"), errors.New("a \x1b[2J"))
-	if got, want := oneLine(err), `one: two; a \x1b[2J`; got != want {
-		t.Errorf("%s, want %s", got, want)
-	}
-}
-
 // Text output escapes control characters, which could come from the cluster.
 func TestNothingSteersTheTerminal(t *testing.T) {
 	var b bytes.Buffer

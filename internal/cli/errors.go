@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/printer"
 )
 
@@ -46,21 +44,4 @@ func didYouMean(name string, names []string) string {
 		return "; did you mean " + printer.Enumerate(alike, "or") + "?"
 	}
 	return ""
-}
-
-// oneLine returns the message of an error as one line, also for joined errors.
-func oneLine(err error) string {
-	text := ""
-	for line := range strings.Lines(err.Error()) {
-		line = strings.Join(strings.Fields(line), " ")
-		switch {
-		case text == "", line == "":
-		case strings.HasSuffix(text, ":"), strings.HasSuffix(text, "?"):
-			text += " "
-		default:
-			text += "; "
-		}
-		text += line
-	}
-	return gate.Printable(text)
 }

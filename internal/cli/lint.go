@@ -15,6 +15,7 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/lint"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 func newLint(c *connection) *cobra.Command {
@@ -137,7 +138,7 @@ const samplesMax = 100
 func readCluster(ctx context.Context, reader *read.Reader, w *lint.World) {
 	note := func(kind lint.Kind, err error) {
 		if err != nil {
-			w.Unread[kind] = errors.New(oneLine(err))
+			w.Unread[kind] = errors.New(printer.OneLine(err))
 		}
 	}
 	policy, allowedErr, managedErr := keyPolicy(ctx, reader, w.Gates)

@@ -14,6 +14,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/preview"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 func newPreview(c *connection) *cobra.Command {
@@ -115,7 +116,7 @@ func (p *previewFlags) change(args []string, stdin io.Reader) (preview.Change, e
 func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*preview.Preview, error) {
 	w := &preview.World{Now: time.Now()}
 	var unread []string
-	gap := func(err error) { unread = append(unread, oneLine(err)) }
+	gap := func(err error) { unread = append(unread, printer.OneLine(err)) }
 	declared, installed, err := declaredGates(ctx, reader)
 	switch {
 	case err != nil:

@@ -13,6 +13,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/kube/read"
+	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/release"
 )
 
@@ -125,7 +126,7 @@ func (c *connection) warnUnknownGates(ctx context.Context, config *rest.Config, 
 	}
 	for _, name := range names {
 		if err := checkGateNames([]string{name}, namesOf(declared)); err != nil {
-			fmt.Fprintf(c.streams.ErrOut, "warning: no node has anything of this gate: %s\n", oneLine(err))
+			fmt.Fprintf(c.streams.ErrOut, "warning: no node has anything of this gate: %s\n", printer.OneLine(err))
 		}
 	}
 }

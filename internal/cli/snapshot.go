@@ -17,6 +17,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/read"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 // snapshot holds the facts about one node and the decision about it.
@@ -131,7 +132,7 @@ func isRecorded(node *corev1.Node) bool {
 func messages(gaps []read.Error) []string {
 	var all []string
 	for i := range gaps {
-		all = append(all, oneLine(gaps[i].Err))
+		all = append(all, printer.OneLine(gaps[i].Err))
 	}
 	return all
 }

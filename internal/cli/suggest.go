@@ -19,6 +19,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gatefile"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/preview"
+	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/suggest"
 	"github.com/nodegate/nodegate/presets"
 )
@@ -111,7 +112,7 @@ func (s *suggestFlags) world(ctx context.Context, reader *read.Reader) (*suggest
 	w := &suggest.World{Now: time.Now()}
 	gap := func(what, hides string, err error) {
 		if err != nil {
-			w.Unread = append(w.Unread, suggest.Gap{What: what, Error: oneLine(err), Hides: hides})
+			w.Unread = append(w.Unread, suggest.Gap{What: what, Error: printer.OneLine(err), Hides: hides})
 		}
 	}
 	var err error
@@ -204,7 +205,7 @@ func suggestedGates(w *suggest.World, r *suggest.Report) (gates []v1alpha1.NodeG
 		declared, err := gatefile.Declared("the suggested gate "+s.Gate, []byte(s.Manifest))
 		if err != nil { // other suggestions do not depend on it
 			s.Notes = append(s.Notes, "the API server would reject the gate: correct it before you apply it")
-			r.Unread = append(r.Unread, suggest.Gap{What: "preview of gate " + s.Gate, Error: oneLine(err), Hides: "the effect of the gate, which is invalid"})
+			r.Unread = append(r.Unread, suggest.Gap{What: "preview of gate " + s.Gate, Error: printer.OneLine(err), Hides: "the effect of the gate, which is invalid"})
 			continue
 		}
 		for _, g := range declared {
@@ -227,7 +228,7 @@ func previewSuggestions(ctx context.Context, reader *read.Reader, w *suggest.Wor
 		gaps = []read.Error{{Err: err}}
 	}
 	for i := range gaps {
-		r.Unread = append(r.Unread, suggest.Gap{What: "previews", Error: oneLine(gaps[i].Err), Hides: "what new nodes would wait for"})
+		r.Unread = append(r.Unread, suggest.Gap{What: "previews", Error: printer.OneLine(gaps[i].Err), Hides: "what new nodes would wait for"})
 	}
 	if err != nil {
 		return nil // without nodes, there are suggestions, but no previews

@@ -14,6 +14,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/read"
+	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/wait"
 )
 
@@ -187,7 +188,7 @@ func (w *waiter) follow(ctx, bounded context.Context, reader *read.Reader, selec
 	var failure lastError
 	err := reader.WatchNodeMetadata(bounded, selection, onChange, func(err error) {
 		failure.set(err)
-		line.show("cannot reach the API server, retrying: " + oneLine(err))
+		line.show("cannot reach the API server, retrying: " + printer.OneLine(err))
 	})
 	switch {
 	case wrong != nil:

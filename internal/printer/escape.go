@@ -36,6 +36,24 @@ func Text(text string) string {
 	return strings.Join(lines, "\n")
 }
 
+// OneLine returns the message of an error as one line, also for joined errors, with all
+// characters escaped that could control a terminal.
+func OneLine(err error) string {
+	text := ""
+	for line := range strings.Lines(err.Error()) {
+		line = strings.Join(strings.Fields(line), " ")
+		switch {
+		case text == "", line == "":
+		case strings.HasSuffix(text, ":"), strings.HasSuffix(text, "?"):
+			text += " "
+		default:
+			text += "; "
+		}
+		text += line
+	}
+	return gate.Printable(text)
+}
+
 // visibleJSON escapes all characters of a JSON text that are not printable, such as
 // those that change the direction of text or control a terminal. In the output of
 // json.Marshal, these occur in strings only, except for line breaks.

@@ -4,6 +4,7 @@ package printer_test
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strconv"
 	"strings"
@@ -52,4 +53,12 @@ func TestEscapesKeepTheValue(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Joined errors are printed as one line, separated by semicolons.
+func TestOneLine(t *testing.T) {
+	err := errors.Join(errors.New("one:\n  two"), errors.New("a \x1b[2J"))
+	if got, want := printer.OneLine(err), `one: two; a \x1b[2J`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
 }

@@ -102,6 +102,17 @@ func (f *fleet) run(t *testing.T, ctx context.Context, o Options) (*Report, erro
 	return report, r.release(ctx, nodes, report)
 }
 
+// Errors of an API server and of webhooks, and other texts from a cluster, cannot control a
+// terminal or forge a line.
+func TestTextIsEscaped(t *testing.T) {
+	const steering = "denied: \x1b[2J\nnode/n2 released from g"
+	r := &Report{Nodes: []Node{{Node: "n1", Error: steering}}, Remarks: []string{steering}}
+	const escaped = `denied: \x1b[2J\nnode/n2 released from g`
+	if got, want := r.Text(), "node/n1 not released: "+escaped+"\nNote: "+escaped+".\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 func released(name string) Node {
 	return Node{Node: name, Gates: []string{"g"}, Taints: []string{"a/a:NoSchedule"}}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // Report is the result of a release.
@@ -67,29 +68,33 @@ func (r *Report) Names() string {
 	return b.String()
 }
 
-// Text returns the report as human-readable text.
+// Text returns the report as human-readable text. Each result is one line, in which
+// characters that are not printable are escaped.
 func (r *Report) Text() string {
 	var b strings.Builder
+	line := func(format string, args ...any) {
+		b.WriteString(gate.Printable(fmt.Sprintf(format, args...)) + "\n")
+	}
 	for i := range r.Nodes {
 		n := &r.Nodes[i]
 		if len(n.Gates) > 0 {
-			fmt.Fprintf(&b, "node/%s released from %s%s%s\n", n.Node, strings.Join(n.Gates, ", "), removed(n.Taints), r.DryRun.Suffix())
+			line("node/%s released from %s%s%s", n.Node, strings.Join(n.Gates, ", "), removed(n.Taints), r.DryRun.Suffix())
 		}
 	}
 	for i := range r.Nodes {
 		switch n := &r.Nodes[i]; {
 		case n.Error != "":
-			fmt.Fprintf(&b, "node/%s not released: %s\n", n.Node, n.Error)
+			line("node/%s not released: %s", n.Node, n.Error)
 		case len(n.Kept) > 0:
-			fmt.Fprintf(&b, "node/%s still has an unreadable record and a taint that may belong to it: determine the gate's taint, remove it, and then remove the record: kubectl annotate node %s %s\n",
+			line("node/%s still has an unreadable record and a taint that may belong to it: determine the gate's taint, remove it, and then remove the record: kubectl annotate node %s %s",
 				n.Node, n.Node, annotations(n.Kept))
 		}
 	}
 	if len(r.Nodes) == 0 {
-		b.WriteString("No node has anything to release.\n")
+		line("No node has anything to release.")
 	}
 	for _, remark := range r.Remarks {
-		fmt.Fprintf(&b, "Note: %s.\n", remark)
+		line("Note: %s.", remark)
 	}
 	return b.String()
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/release"
 )
 
@@ -101,9 +102,10 @@ type uninstaller struct {
 	incomplete bool
 }
 
+// report writes one or more lines. Names and errors from the cluster cannot control a terminal.
 func (u *uninstaller) report(format string, args ...any) {
 	u.hasReported = true
-	_, _ = fmt.Fprintf(u.Out, format+"\n", args...) // the change has been made, even if it cannot be reported
+	_, _ = fmt.Fprintln(u.Out, printer.Text(fmt.Sprintf(format, args...))) // the change has been made, even if it cannot be reported
 }
 
 // delete deletes objects in the given order.
