@@ -91,10 +91,8 @@ func (s *CSINodes) Replace(all []*CSINode) {
 // created the CSINode. It is empty if no owner reference names a Node of the CSINode's name.
 func (s *CSINodes) Convert(o *storagev1.CSINode) *CSINode {
 	f := &CSINode{node: s.nodes.nameOf(o.Name)}
-	for _, owner := range o.OwnerReferences {
-		if owner.Kind == "Node" && owner.Name == o.Name {
-			f.owner = owner.UID
-		}
+	if owner := nodeOwner(o.OwnerReferences, o.Name); owner != nil {
+		f.owner = owner.UID
 	}
 	for i := range o.Spec.Drivers {
 		d := &o.Spec.Drivers[i]

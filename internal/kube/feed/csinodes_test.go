@@ -119,6 +119,13 @@ func TestCSINodesUnreadable(t *testing.T) {
 	})
 }
 
+// otherOwners change a reference to a Node into one to another object.
+var otherOwners = map[string]func(*metav1.OwnerReference){
+	"another kind":      func(o *metav1.OwnerReference) { o.Kind = "Pod" },
+	"another API group": func(o *metav1.OwnerReference) { o.APIVersion = "example.com/v1" },
+	"another node":      func(o *metav1.OwnerReference) { o.Name = "m" },
+}
+
 func TestCSINodeFacts(t *testing.T) {
 	s := NewCSINodes(func(string) {}, NewNodes(IgnoreChange))
 	uncounted := driver("c")
@@ -128,10 +135,12 @@ func TestCSINodeFacts(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("fact = %+v, want %+v", got, want)
 	}
-	stranger := testCSINode("n", "u")
-	stranger.OwnerReferences[0].Kind = "Machine"
-	if got := s.Convert(stranger); got.owner != "" {
-		t.Errorf("a CSINode without an owning Node has owner %s", got.owner)
+	for name, change := range otherOwners {
+		stranger := testCSINode("n", "u")
+		change(&stranger.OwnerReferences[0])
+		if got := s.Convert(stranger); got.owner != "" {
+			t.Errorf("%s: owner %s, want none", name, got.owner)
+		}
 	}
 }
 

@@ -108,7 +108,7 @@ func (s *Objects) Convert(o runtime.Object) *ObjectFact {
 		}
 		f.facts[i] = v.evaluate(content)
 		f.facts[i].Name, f.facts[i].Error = f.name, s.nodes.intern.text(f.facts[i].Error)
-		if owner := nodeOwner(m); owner != nil {
+		if owner := anyNodeOwner(m.GetOwnerReferences()); owner != nil {
 			f.facts[i].Owner = internUID(s.nodes.intern, owner.UID)
 		}
 	}
@@ -134,17 +134,6 @@ func contentOf(o runtime.Object) map[string]any {
 	return content
 }
 
-// nodeOwner returns the reference to the Node that owns an object, or nil.
-func nodeOwner(m metav1.Object) *metav1.OwnerReference {
-	owners := m.GetOwnerReferences()
-	for i := range owners {
-		if owners[i].Kind == "Node" && owners[i].APIVersion == "v1" {
-			return &owners[i]
-		}
-	}
-	return nil
-}
-
 // nodeName returns the name of the node to which an object belongs, or "".
 func (v *objectView) nodeName(m metav1.Object, content map[string]any) string {
 	switch v.query.NodeBy {
@@ -154,7 +143,7 @@ func (v *objectView) nodeName(m metav1.Object, content map[string]any) string {
 		name, _, _ := unstructured.NestedString(content, v.path...)
 		return name
 	case v1alpha1.NodeByOwner:
-		if owner := nodeOwner(m); owner != nil {
+		if owner := anyNodeOwner(m.GetOwnerReferences()); owner != nil {
 			return owner.Name
 		}
 		return ""

@@ -122,10 +122,8 @@ func (s *ResourceSlices) Convert(o *resourcev1.ResourceSlice) *ResourceSlice {
 			Generation: o.Spec.Pool.Generation, Count: o.Spec.Pool.ResourceSliceCount,
 		},
 	}
-	for _, owner := range o.OwnerReferences {
-		if owner.Kind == "Node" && owner.Name == f.node {
-			f.Owner = internUID(s.nodes.intern, owner.UID)
-		}
+	if owner := nodeOwner(o.OwnerReferences, f.node); owner != nil {
+		f.Owner = internUID(s.nodes.intern, owner.UID)
 	}
 	for i := range s.counted {
 		f.devices = append(f.devices, s.counted[i].count(o.Spec.Driver, pointersTo(o.Spec.Devices)))

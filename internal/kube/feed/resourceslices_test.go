@@ -154,10 +154,7 @@ func TestResourceSliceFacts(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("fact = %+v, want %+v", got, want)
 	}
-	for name, change := range map[string]func(*metav1.OwnerReference){
-		"another kind": func(o *metav1.OwnerReference) { o.Kind = "Pod" },
-		"another node": func(o *metav1.OwnerReference) { o.Name = "m" },
-	} {
+	for name, change := range otherOwners {
 		o := testSlice("x", "n", "u", 3, 2)
 		change(&o.OwnerReferences[0])
 		if got := s.Convert(o); got.Owner != "" {
