@@ -45,10 +45,10 @@ func (b *boots) of(name string) gate.Boot {
 // add records a node that is new in the watch or in a response.
 func (b *boots) add(name string, at time.Time) {
 	seen := gate.Boot{Seen: at}
-	if _, replaced := b.deleted[name]; replaced {
+	if then, replaced := b.deleted[name]; replaced && at.Sub(then) <= deletedFor {
 		seen.Known = b.readyPods(name)
-		delete(b.deleted, name)
 	}
+	delete(b.deleted, name)
 	b.byName[name] = seen
 }
 

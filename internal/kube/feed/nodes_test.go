@@ -131,6 +131,7 @@ func TestObservedBoots(t *testing.T) {
 		"reports its first boot ID":       {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "", "5")}, "5") }, func(s nodeSink) { s.Put(node("a", "x", "6")) }}, gate.Boot{Seen: later(1)}},
 		"another Node of this name":       {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("b", "y", "6")) }}, gate.Boot{Seen: later(1), Known: known}},
 		"deleted and created again":       {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Drop(node("a", "y", "7")) }, func(s nodeSink) { s.Put(node("b", "y", "8")) }}, gate.Boot{Seen: later(3), Known: known}},
+		"created again much later":        {[]func(nodeSink){first, func(s nodeSink) { s.Drop(node("a", "x", "6")) }, func(nodeSink) {}, func(s nodeSink) { s.Put(node("b", "y", "8")) }}, gate.Boot{Seen: later(3)}},
 		"late event of the previous boot": {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
 	} {
 		t.Run(name, func(t *testing.T) {
