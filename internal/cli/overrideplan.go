@@ -208,9 +208,8 @@ func (s *overrider) planRemoveTaint(node *corev1.Node) (OverriddenNode, func(con
 	if record.Override != "" {
 		return n, nil, errors.New("the gate is overridden on this node: run 'kubectl gate reset' first")
 	}
-	i := slices.IndexFunc(facts.Taints, func(t corev1.Taint) bool {
-		return gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) == record.Taint
-	})
+	id := gate.IDOf(record.RecordedTaint()) // another writer may have changed the value
+	i := slices.IndexFunc(facts.Taints, func(t corev1.Taint) bool { return gate.TaintID{Key: t.Key, Effect: t.Effect} == id })
 	if i < 0 {
 		n.Now = fmt.Sprintf("taint %s is already removed; nothing to do", record.Taint)
 		return n, nil, nil
@@ -218,7 +217,7 @@ func (s *overrider) planRemoveTaint(node *corev1.Node) (OverriddenNode, func(con
 	taint := facts.Taints[i]
 	facts.Taints = slices.Delete(slices.Clone(facts.Taints), i, i+1)
 	after := s.gates.DecideNode(facts, s.now)
-	other, opens := s.gateSharingTaint(&after, facts, record.Taint)
+	other, opens := s.gateSharingTaint(&after, facts, id)
 	if other != "" && !opens {
 		return n, nil, fmt.Errorf("gate %s is also closed, with the same taint, and would add it again", other)
 	}
@@ -226,7 +225,7 @@ func (s *overrider) planRemoveTaint(node *corev1.Node) (OverriddenNode, func(con
 		return n, nil, fmt.Errorf("the gate would add its taint again: %s", whyNotOpened(g))
 	}
 	n.Changed = true
-	n.Now = fmt.Sprintf("taint %s is removed, which opens the gate", record.Taint)
+	n.Now = fmt.Sprintf("taint %s is removed, which opens the gate", gate.TaintText(v1alpha1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}))
 	n.Then = "the gate stays open while its signals keep holding, and closes when they hold again after an interruption"
 	if other != "" {
 		n.Warnings = append(n.Warnings, fmt.Sprintf("gate %s is also closed, with the same taint: it opens as well", other))
@@ -248,13 +247,13 @@ func whyNotOpened(g *gate.Gate) string {
 
 // gateSharingTaint returns the name of another gate that is closed on the node with the
 // same taint, or "", and whether it opens by a decision. A gate that stays closed comes first.
-func (s *overrider) gateSharingTaint(d *gate.Decision, n *gate.Node, taint string) (other string, opens bool) {
+func (s *overrider) gateSharingTaint(d *gate.Decision, n *gate.Node, id gate.TaintID) (other string, opens bool) {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		if v.Gate == s.gate || v.Before != v1alpha1.StateClosed {
 			continue
 		}
-		if r, err := gate.ParseRecord(n.Records[v.Gate]); err != nil || r.Taint != taint {
+		if r, err := gate.ParseRecord(n.Records[v.Gate]); err != nil || gate.IDOf(r.RecordedTaint()) != id {
 			continue
 		}
 		if v.After == v1alpha1.StateClosed {
