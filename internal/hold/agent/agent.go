@@ -17,6 +17,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/hold"
 	"github.com/nodegate/nodegate/internal/kube/jsonclient"
+	"github.com/nodegate/nodegate/internal/logind"
 )
 
 // Agent keeps the state of a node up to date.
@@ -33,6 +34,8 @@ type Agent struct {
 	Bus string
 	Log *slog.Logger
 
+	// follow is logind.Follow, except in tests.
+	follow func(ctx context.Context, socket, who string, announced func(ctx context.Context, shutdown bool)) error
 	// announced is whether the agent has announced the shutdown that is in progress.
 	announced bool
 	nodes     *jsonclient.Collection[node, *node]
@@ -65,7 +68,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	if a.Bus != "" {
-		go a.followShutdowns(ctx)
+		watching.Go(func() { a.followShutdowns(ctx) })
 	}
 	a.notify()
 	return a.writeChanges(ctx)
@@ -110,8 +113,11 @@ func (a *Agent) write(state *hold.State) error {
 	return nil
 }
 
-// prepare creates the collections of the node, its pods and the gates.
+// prepare sets defaults and creates the collections of the node, its pods and the gates.
 func (a *Agent) prepare() {
+	if a.follow == nil {
+		a.follow = logind.Follow
+	}
 	a.changed = make(chan struct{}, 1)
 	a.nodes = &jsonclient.Collection[node, *node]{
 		Client: a.Client, Path: nodesPath, FieldSelector: "metadata.name=" + a.Node, Changed: a.notify, Log: a.Log,

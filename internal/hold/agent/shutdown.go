@@ -11,13 +11,13 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-
-	"github.com/nodegate/nodegate/internal/logind"
 )
 
 const (
 	// reconnectAfter is the time after which the agent tries again to use logind.
 	reconnectAfter = 5 * time.Second
+	// workedAfter is the time after which logind counts as usable. An error is then a new one.
+	workedAfter = time.Minute
 	// closeLimit limits how long a shutdown waits for the node's gates to close. Gates that
 	// shutdowns do not close remain open.
 	closeLimit = 2 * time.Second
@@ -33,9 +33,13 @@ var retries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 8
 
 // followShutdowns announces shutdowns until the context ends.
 func (a *Agent) followShutdowns(ctx context.Context) {
-	var last string
+	var last string // the error that was logged, which is not repeated while it persists
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		err := logind.Follow(ctx, a.Bus, "nodegate-agent", a.announce)
+		began := time.Now()
+		err := a.follow(ctx, a.Bus, "nodegate-agent", a.announce)
+		if time.Since(began) > workedAfter {
+			last = ""
+		}
 		if err != nil && ctx.Err() == nil && err.Error() != last {
 			last = err.Error()
 			a.Log.Error("shutdowns cannot be announced", "error", last)

@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/hold"
 	"github.com/nodegate/nodegate/internal/kube/jsonclient"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 	"github.com/nodegate/nodegate/internal/testbed"
@@ -210,6 +212,63 @@ func TestWithdrawalEndsWithAnotherWriter(t *testing.T) {
 		}
 		if patches > 0 {
 			t.Errorf("%d patches of what another writer has announced", patches)
+		}
+	})
+}
+
+// An error is logged once while it persists, and again after logind was usable in between.
+func TestErrorsOfLogindAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		attempts := 0
+		follow := func(context.Context, string, string, func(context.Context, bool)) error {
+			switch attempts++; attempts {
+			case 4:
+				<-time.After(24 * time.Hour)
+			case 7:
+				stop()
+			}
+			return errors.New("no such file or directory")
+		}
+		var out strings.Builder
+		a := &Agent{Bus: "bus", Log: slog.New(slog.NewTextHandler(&out, nil)), follow: follow}
+		a.followShutdowns(ctx)
+		if got := strings.Count(out.String(), "shutdowns cannot be announced"); got != 2 {
+			t.Errorf("%d errors were logged in %d attempts, want 2:\n%s", got, attempts, &out)
+		}
+	})
+}
+
+// Run returns when the agent no longer follows logind: an announcement may be in progress.
+func TestRunWaitsForAnnouncements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := &transport.Config{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.URL.Query().Has("watch") {
+				<-r.Context().Done()
+				return nil, context.Cause(r.Context())
+			}
+			return &http.Response{
+				StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}},
+				Body: io.NopCloser(strings.NewReader(`{"metadata":{"resourceVersion":"1"},"items":[]}`)),
+			}, nil
+		})}
+		client, err := jsonclient.New("http://test", config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var following, ended atomic.Bool
+		follow := func(ctx context.Context, _, _ string, _ func(context.Context, bool)) error {
+			following.Store(true)
+			<-ctx.Done()
+			<-time.After(time.Second)
+			ended.Store(true)
+			return nil
+		}
+		a := &Agent{Client: client, Node: "mine", Boot: boot, Store: hold.Store{Dir: t.TempDir()}, Bus: "bus", Log: slog.New(slog.DiscardHandler), follow: follow}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if err := a.Run(ctx); err != nil || !following.Load() || !ended.Load() {
+			t.Errorf("Run returned %v, followed logind: %v, and has ended that: %v", err, following.Load(), ended.Load())
 		}
 	})
 }
