@@ -7,11 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -161,7 +159,7 @@ func tolerationsNotAdded(j *checker, s *subject) []hit {
 func untolerated(tolerations []corev1.Toleration, taints []v1alpha1.Taint) (texts []string) {
 	for _, t := range taints {
 		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
-		if t.Effect != corev1.TaintEffectPreferNoSchedule && !schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), tolerations, &taint, false) {
+		if t.Effect != corev1.TaintEffectPreferNoSchedule && !gate.Tolerates(tolerations, taint) {
 			texts = append(texts, gate.TaintText(t))
 		}
 	}
