@@ -9,7 +9,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
 	"net"
 	"slices"
@@ -147,18 +146,13 @@ func (i *issued) data(trusted []*x509.Certificate) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the key: %w", err)
 	}
-	return map[string][]byte{
-		keyAuthorities: encode(trusted),
-		keyCertificate: encode([]*x509.Certificate{i.certificate}),
-		keyPrivate:     key,
-	}, nil
-}
-
-// encode returns certificates as PEM.
-func encode(certificates []*x509.Certificate) []byte {
-	var out []byte
-	for _, c := range certificates {
-		out = append(out, pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw})...)
+	authorities, err := cert.EncodeCertificates(trusted...)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the authorities: %w", err)
 	}
-	return out
+	certificate, err := cert.EncodeCertificates(i.certificate)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the certificate: %w", err)
+	}
+	return map[string][]byte{keyAuthorities: authorities, keyCertificate: certificate, keyPrivate: key}, nil
 }

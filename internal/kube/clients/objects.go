@@ -29,7 +29,7 @@ var ErrKindNotServed = errors.New("the API server does not serve this kind: inst
 
 // ObjectClients reads objects of any kind.
 type ObjectClients struct {
-	discovery discovery.DiscoveryInterface
+	discovery discovery.ServerResourcesInterfaceWithContext
 	whole     dynamic.Interface
 	thin      metadata.Interface
 }
@@ -102,7 +102,7 @@ func (c ObjectClients) List(ctx context.Context, of gate.ObjectSource, metadataO
 // resource returns the resource that the API server serves for the source's kind.
 func (c ObjectClients) resource(ctx context.Context, of gate.ObjectSource) (schema.GroupVersionResource, error) {
 	version := schema.GroupVersion{Group: of.Group, Version: of.Version}
-	served, err := c.resources(ctx, version)
+	served, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, version.String())
 	switch {
 	case apierrors.IsNotFound(err):
 		return schema.GroupVersionResource{}, fmt.Errorf("looking up %s: %w", of, ErrKindNotServed)
@@ -120,17 +120,6 @@ func (c ObjectClients) resource(ctx context.Context, of gate.ObjectSource) (sche
 		return version.WithResource(r.Name), nil
 	}
 	return schema.GroupVersionResource{}, fmt.Errorf("looking up %s: %w", of, ErrKindNotServed)
-}
-
-// resources returns the resources of a group and version.
-func (c ObjectClients) resources(ctx context.Context, version schema.GroupVersion) (*metav1.APIResourceList, error) {
-	path := "/apis/" + version.String()
-	if version.Group == "" {
-		path = "/api/" + version.Version
-	}
-	served := &metav1.APIResourceList{}
-	err := c.discovery.RESTClient().Get().AbsPath(path).Do(ctx).Into(served)
-	return served, err
 }
 
 // explain adds to an error what to do about it.
