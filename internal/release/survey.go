@@ -59,7 +59,7 @@ func survey(ctx context.Context, config *rest.Config, namespace string) (*situat
 	case !apierrors.IsNotFound(err): // not found: the API server does not serve NodeGates
 		s.gatesUnknown = fmt.Errorf("listing NodeGates: %w", err)
 	}
-	s.running, s.runningUnknown = running(ctx, core, namespace)
+	s.running, s.runningUnknown = Running(ctx, core, namespace)
 	binding, err := core.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, birthBinding, metav1.GetOptions{})
 	if err == nil { // without permission to read it, there is no remark
 		s.birthActive = s.hasGates(ctx, core, binding)
@@ -75,15 +75,7 @@ func survey(ctx context.Context, config *rest.Config, namespace string) (*situat
 const birthBinding = "nodegate-birth"
 
 // Running reports whether a controller is running, that is, holds its lease.
-func Running(ctx context.Context, config *rest.Config, namespace string) (bool, error) {
-	core, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return false, fmt.Errorf("creating a client: %w", err)
-	}
-	return running(ctx, core, namespace)
-}
-
-func running(ctx context.Context, core kubernetes.Interface, namespace string) (bool, error) {
+func Running(ctx context.Context, core kubernetes.Interface, namespace string) (bool, error) {
 	lease, err := core.CoordinationV1().Leases(namespace).Get(ctx, v1alpha1.LeaseName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/internal/install"
 	"github.com/nodegate/nodegate/internal/release"
@@ -21,11 +20,7 @@ import (
 // checkNamespace returns an error if nodegate is installed in another namespace. Its
 // workloads there would remain without permissions, while uninstalling seemed complete.
 func (u *uninstaller) checkNamespace(ctx context.Context) error {
-	core, err := kubernetes.NewForConfig(u.config)
-	if err != nil {
-		return fmt.Errorf("creating a client: %w", err)
-	}
-	binding, err := core.RbacV1().ClusterRoleBindings().Get(ctx, install.ClusterRole, metav1.GetOptions{})
+	binding, err := u.core.RbacV1().ClusterRoleBindings().Get(ctx, install.ClusterRole, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil

@@ -16,10 +16,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/kube/restconfig"
 	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/release"
 )
@@ -47,7 +49,12 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return err
 	}
-	objects, err := metadata.NewForConfig(withoutRateLimit(config))
+	config = restconfig.Unlimited(config)
+	core, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("creating a client: %w", err)
+	}
+	objects, err := metadata.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("creating a client for metadata: %w", err)
 	}
@@ -55,7 +62,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	if err != nil {
 		return fmt.Errorf("creating a client for discovery: %w", err)
 	}
-	u := &uninstaller{Options: o, config: config, objects: objects, kinds: kinds, remaining: left, reported: make(map[object]bool)}
+	u := &uninstaller{Options: o, config: config, core: core, objects: objects, kinds: kinds, remaining: left, reported: make(map[object]bool)}
 	// Until the end, each step leaves a working cluster in which the next step is possible.
 	for _, step := range []func(context.Context) error{
 		u.checkNamespace, u.stopBirthClosing, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameters, u.deleteAgent, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
@@ -76,16 +83,10 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	return nil
 }
 
-// withoutRateLimit disables client-side rate limiting.
-func withoutRateLimit(config *rest.Config) *rest.Config {
-	config = rest.CopyConfig(config)
-	config.QPS = -1
-	return config
-}
-
 type uninstaller struct {
 	Options
 	config  *rest.Config
+	core    kubernetes.Interface
 	objects metadata.Interface
 	kinds   discovery.DiscoveryInterface
 	// remaining are the objects to delete when they are no longer needed.
@@ -265,7 +266,7 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		running, err := release.Running(ctx, u.config, u.Namespace)
+		running, err := release.Running(ctx, u.core, u.Namespace)
 		if err != nil {
 			return false, err
 		}
