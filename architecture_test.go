@@ -37,6 +37,9 @@ var mayImport = map[string][]string{
 	// Known programs that write the same taints.
 	"internal/writers": {},
 
+	// The version of the running program.
+	"internal/version": {},
+
 	// The model explores all interleavings of events with real decisions and
 	// patches. It contains only tests.
 	"internal/model": {},
@@ -95,7 +98,7 @@ var mayImport = map[string][]string{
 
 	// The verbs of kubectl gate. They read a cluster once, and decide like the
 	// controller.
-	"internal/cli":         {"api/v1alpha1", "internal/admission", "internal/convert", "internal/descheduler", "internal/explain", "internal/gate", "internal/gatefile", "internal/gateset", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/pending", "internal/preview", "internal/printer", "internal/release", "internal/report", "internal/status", "internal/suggest", "internal/timeline", "internal/tolerate", "internal/uninstall", "internal/wait", "presets"},
+	"internal/cli":         {"api/v1alpha1", "internal/admission", "internal/convert", "internal/descheduler", "internal/explain", "internal/gate", "internal/gatefile", "internal/gateset", "internal/kube/read", "internal/kube/write", "internal/lint", "internal/pending", "internal/preview", "internal/printer", "internal/release", "internal/report", "internal/status", "internal/suggest", "internal/timeline", "internal/tolerate", "internal/uninstall", "internal/version", "internal/wait", "presets"},
 	"internal/cli/clitest": {"api/v1alpha1", "internal/gate", "internal/gatefile"},
 
 	// What these verbs compute, and its text. Pure, except that report writes a page.

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/nodegate/nodegate/internal/convert"
 	"github.com/nodegate/nodegate/internal/printer"
+	"github.com/nodegate/nodegate/internal/version"
 )
 
 func main() {
@@ -30,7 +30,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "nodegate",
 		Short:   "Keep pods off Kubernetes nodes until the nodes are ready for them",
-		Version: version(),
+		Version: version.Get(),
 		// Errors are printed as one line. The usage is available with --help.
 		SilenceUsage:       true,
 		SilenceErrors:      true,
@@ -39,13 +39,4 @@ func newRoot() *cobra.Command {
 	root.AddCommand(newControllerCommand(), convert.NewCommand("nodegate"), newCopyCommand(), newManifestsCommand(), newReleaseCommand(), newUninstallCommand(),
 		newWebhookCertificateCommand())
 	return root
-}
-
-// version returns the version of the main module from the build information.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(unknown version)"
-	}
-	return info.Main.Version
 }

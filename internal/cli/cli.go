@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -15,6 +14,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/convert"
 	"github.com/nodegate/nodegate/internal/printer"
+	"github.com/nodegate/nodegate/internal/version"
 )
 
 // Exit statuses. A verb that answers a yes-or-no question uses the first two for
@@ -64,7 +64,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:         "kubectl-gate",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gate"},
 		Short:       "Show the state of gates on nodes and the reasons for it",
-		Version:     version(),
+		Version:     version.Get(),
 		// Errors are printed as one line. The usage is available with --help.
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -140,13 +140,4 @@ func oneNodeArgument(o *output) cobra.PositionalArgs {
 		}
 		return o.check()
 	}
-}
-
-// version returns the version of the main module from the build information.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(unknown version)"
-	}
-	return info.Main.Version
 }
