@@ -71,13 +71,10 @@ func Decode(document []byte) (*v1alpha1.NodeGate, error) {
 	if err := rules.prune(object); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	_, hasStatus := object.Object["status"]
 	if err := rules.admit(object); err != nil {
 		return nil, err
 	}
-	if !hasStatus { // the default is only for gates that the controller has not processed yet
-		delete(object.Object, "status")
-	}
+	delete(object.Object, "status") // the default, which is for gates that the controller has not processed yet
 	return fromUnstructured(object)
 }
 

@@ -182,6 +182,18 @@ func TestDecodeSetsDefaults(t *testing.T) {
 	}
 }
 
+// A gate that was exported from a cluster has a status, which says nothing about the document.
+func TestDecodeDropsTheStatus(t *testing.T) {
+	with := "status: {conditions: [{type: Accepted, status: 'False', reason: InvalidSpec, message: x, lastTransitionTime: '2026-01-01T00:00:00Z'}]}\n"
+	gate, err := crd.Decode(append(document(t, pods("namespace: a")), with...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !apiequality.Semantic.DeepEqual(gate.Status, v1alpha1.NodeGateStatus{}) {
+		t.Errorf("the status is %+v", gate.Status)
+	}
+}
+
 // checkDefaults checks a gate with one pods signal that has only required fields.
 func checkDefaults(t *testing.T, gate *v1alpha1.NodeGate) {
 	t.Helper()
