@@ -73,7 +73,7 @@ func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s 
 			status = metav1.ConditionTrue
 		}
 		meta.SetStatusCondition(&out.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: fleet.Clip(message, messageMax), ObservedGeneration: ng.Generation,
+			Type: kind, Status: status, Reason: reason, Message: gate.Clip(message, messageMax), ObservedGeneration: ng.Generation,
 			LastTransitionTime: metav1.NewTime(r.clock.Now()).Rfc3339Copy(), // as it is stored
 		})
 	}

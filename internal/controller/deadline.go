@@ -25,7 +25,7 @@ func (c *Controller) reportDeadline(set *gateset.Set, n *gate.Node, g *gate.Gate
 	}
 	c.log.Info("deadline passed", "gate", v.Gate, "node", n.Name, "action", action)
 	c.events.Warning(n, telemetry.GateReference(set.Object(v.Gate)), v1alpha1.EventDeadlinePassed, string(action), fmt.Sprintf(
-		"gate %s %s on this node because its deadline has passed; it waits for: %s", v.Gate, effect, fleet.Clip(g.WaitsFor(v), blockersMax)))
+		"gate %s %s on this node because its deadline has passed; it waits for: %s", v.Gate, effect, gate.Clip(g.WaitsFor(v), blockersMax)))
 }
 
 // overdueMessage describes the nodes whose deadline has passed, and what the first of

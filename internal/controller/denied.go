@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/write"
@@ -98,7 +97,7 @@ func (c *Controller) applyWithoutStamps(ctx context.Context, set *gateset.Set, f
 	if err := c.apply(ctx, &facts.Node, &d); err != nil {
 		return err
 	}
-	if text := fleet.Clip(denial.Error(), deniedMax); len(keys) > 0 {
+	if text := gate.Clip(denial.Error(), deniedMax); len(keys) > 0 {
 		c.log.Info("gate opened without its stamp", "node", facts.Node.Name, "annotations", keys, "denial", text)
 	} else {
 		c.log.Info("node written without removing expired overrides", "node", facts.Node.Name, "denial", text)
@@ -129,7 +128,7 @@ func (c *Controller) applyTaintsOnly(ctx context.Context, n *gate.Node, d gate.D
 	if err := c.apply(ctx, n, &d); err != nil {
 		return err
 	}
-	c.log.Info("node tainted without a record", "node", n.Name, "denial", fleet.Clip(denial.Error(), deniedMax))
+	c.log.Info("node tainted without a record", "node", n.Name, "denial", gate.Clip(denial.Error(), deniedMax))
 	return nil
 }
 
@@ -157,5 +156,5 @@ func denialOf(gateName string, d *gate.Decision, failure error) string {
 	if !concerned || !errors.Is(failure, write.ErrDenied) {
 		return ""
 	}
-	return fleet.Clip(failure.Error(), deniedMax)
+	return gate.Clip(failure.Error(), deniedMax)
 }

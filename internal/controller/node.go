@@ -300,7 +300,7 @@ func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Dec
 		s := fleet.GateState{
 			Gate: v.Gate, Selected: v.Selected, State: v.After, Reason: v.Reason, Zone: facts.Node.Zone(), Since: v.Since,
 			Blocked: v.Obstacle(), Contended: v.Contended, Overdue: v.Overdue, Ring: v.Ring, NonMember: v.NonMember,
-			Throttled: c.throttled(&facts.Node, v), Queued: set.Queues(v), Ignored: fleet.Clip(d.Ignored[v.Gate], ignoredMax),
+			Throttled: c.throttled(&facts.Node, v), Queued: set.Queues(v), Ignored: gate.Clip(d.Ignored[v.Gate], ignoredMax),
 			Published: published(d, v), ConditionQueued: v.Wants == gate.WantCondition && !c.permissions.missing(patchNodeStatus),
 		}
 		s.SetOverride(v)

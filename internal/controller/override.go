@@ -44,7 +44,7 @@ func (c *Controller) reportOverrides(set *gateset.Set, n *gate.Node, d *gate.Dec
 	}
 	added := c.nodes.newlyIgnored(n.Name, d.Ignored)
 	for _, name := range slices.Sorted(maps.Keys(added)) {
-		c.log.Info("override is ignored", "gate", name, "node", n.Name, "why", fleet.Clip(added[name], ignoredMax))
+		c.log.Info("override is ignored", "gate", name, "node", n.Name, "why", gate.Clip(added[name], ignoredMax))
 	}
 }
 

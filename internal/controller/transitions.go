@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/telemetry"
@@ -92,7 +91,7 @@ func reasonText(g *gate.Gate, v *gate.Verdict) string {
 	if why == "" {
 		return string(v.Reason)
 	}
-	return fmt.Sprintf("%s: %s", v.Reason, fleet.Clip(why, reasonTextMax))
+	return fmt.Sprintf("%s: %s", v.Reason, gate.Clip(why, reasonTextMax))
 }
 
 // readingsText describes a gate's signals that are in a state.

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // insert inserts an item into a sorted list of limited length.
@@ -49,9 +47,6 @@ func NewNameList(names []string) NameList {
 	}
 	return f
 }
-
-// Clip truncates a text to limit bytes.
-func Clip(text string, limit int) string { return gate.Clip(text, limit) }
 
 // String returns the names, or the first ones and the number of the others.
 func (f NameList) String() string {

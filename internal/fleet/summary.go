@@ -215,9 +215,9 @@ func lost(on func(node string) GateState, throttled []string) string {
 	for _, node := range throttled {
 		switch s := on(node); {
 		case s.Signal != "":
-			all = append(all, fmt.Sprintf("%s: signal %s: %s", node, s.Signal, Clip(s.Reading.Message(), 512)))
+			all = append(all, fmt.Sprintf("%s: signal %s: %s", node, s.Signal, gate.Clip(s.Reading.Message(), 512)))
 		case s.Reading.Reason == v1alpha1.ReadingGroupIncomplete:
-			all = append(all, fmt.Sprintf("%s: %s", node, Clip(s.Reading.Message(), 512)))
+			all = append(all, fmt.Sprintf("%s: %s", node, gate.Clip(s.Reading.Message(), 512)))
 		}
 	}
 	return strings.Join(all, "; ")
@@ -231,6 +231,6 @@ func Waiting(node string, s GateState) v1alpha1.WaitingNode {
 	}
 	return v1alpha1.WaitingNode{
 		Node: node, Since: metav1.NewTime(s.Since.Truncate(time.Second)), Signal: s.Signal,
-		Reason: string(reading.Reason), Message: Clip(reading.Message(), 512),
+		Reason: string(reading.Reason), Message: gate.Clip(reading.Message(), 512),
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -84,7 +83,7 @@ func NewRecorder(c client.Client, clk clock.PassiveClock, log logr.Logger, m *Me
 		host = "unknown"
 	}
 	return &Recorder{
-		client: c, clock: clk, log: log, metrics: m, instance: fleet.Clip("nodegate-"+host, eventInstanceMax),
+		client: c, clock: clk, log: log, metrics: m, instance: gate.Clip("nodegate-"+host, eventInstanceMax),
 		urgent: newOutbox(UrgentEvents), routine: newOutbox(RoutineEvents),
 	}
 }
@@ -135,7 +134,7 @@ func (r *Recorder) event(regarding corev1.ObjectReference, reason, action, note 
 			Namespace: metav1.NamespaceDefault, Name: eventname.GenerateEventName(regarding.Name, r.unique(now)),
 		},
 		EventTime: metav1.NewMicroTime(now),
-		Type:      corev1.EventTypeNormal, Reason: reason, Action: action, Note: fleet.Clip(note, EventNoteMax),
+		Type:      corev1.EventTypeNormal, Reason: reason, Action: action, Note: gate.Clip(note, EventNoteMax),
 		ReportingController: v1alpha1.EventReporter, ReportingInstance: r.instance,
 		Regarding: regarding,
 	}
