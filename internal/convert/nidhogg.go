@@ -57,7 +57,7 @@ func (n *nidhogg) document(root *yaml.Node) {
 	if root.Kind == yaml.MappingNode {
 		object, ok := n.mapping(root, "the document")
 		switch {
-		case ok && object.at("kind") == "ConfigMap":
+		case ok && object.at("kind") == kindConfigMap:
 			n.configMap(object, root.Line)
 			return
 		case ok && object.has("configuration"):

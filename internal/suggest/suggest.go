@@ -35,7 +35,7 @@ type World struct {
 	CSIDrivers map[string]bool
 	// Nodes are all nodes. Only their names, labels and creation times are needed.
 	Nodes []*gate.Node
-	// Pods are the pods of the nodes that Recent selects.
+	// Pods are the pods of the nodes for which IsRecent returns true.
 	Pods []Pod
 	// TolerationsPolicy reports whether the API server adds tolerations to the DaemonSets of
 	// gates with tolerate, when they are created or updated.
