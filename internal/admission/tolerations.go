@@ -59,7 +59,7 @@ func TolerationEntries(ng *v1alpha1.NodeGate) ([]TolerationEntry, error) {
 	}
 	var groups []TolerationEntry
 	var errs []error
-	each := func(s *v1alpha1.SignalSource) {
+	for _, s := range v1alpha1.Sources(ng.Spec.OpenWhen) {
 		if s.DaemonSet != nil {
 			groups = append(groups, TolerationEntry{Gate: ng.Name, Namespaces: []string{s.DaemonSet.Namespace}, Name: s.DaemonSet.Name})
 		}
@@ -67,12 +67,6 @@ func TolerationEntries(ng *v1alpha1.NodeGate) ([]TolerationEntry, error) {
 			wanted, err := requirements(*s.DaemonSets.Selector.AsMeta())
 			errs = append(errs, err)
 			groups = append(groups, TolerationEntry{Gate: ng.Name, Namespaces: sets.List(sets.New(s.DaemonSets.Namespaces...)), Labels: wanted})
-		}
-	}
-	for i := range ng.Spec.OpenWhen {
-		each(&ng.Spec.OpenWhen[i].SignalSource)
-		for j := range ng.Spec.OpenWhen[i].AnyOf {
-			each(&ng.Spec.OpenWhen[i].AnyOf[j].SignalSource)
 		}
 	}
 	var all []TolerationEntry

@@ -4,6 +4,7 @@ package lint
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -18,17 +19,9 @@ import (
 	"github.com/nodegate/nodegate/internal/signal"
 )
 
-// sources calls each for all of a gate's signals, including those in anyOf. nested is
-// true for the latter: another signal may hold instead.
-func sources(spec *v1alpha1.NodeGateSpec, each func(name string, s *v1alpha1.SignalSource, nested bool)) {
-	for _, list := range [][]v1alpha1.Signal{spec.OpenWhen, spec.CloseWhen} {
-		for i := range list {
-			each(list[i].Name, &list[i].SignalSource, false)
-			for j := range list[i].AnyOf {
-				each(list[i].Name+"/"+list[i].AnyOf[j].Name, &list[i].AnyOf[j].SignalSource, true)
-			}
-		}
-	}
+// sources returns an iterator over all of a gate's signals.
+func (s *subject) sources() iter.Seq2[[]string, *v1alpha1.SignalSource] {
+	return v1alpha1.Sources(s.Spec.OpenWhen, s.Spec.CloseWhen)
 }
 
 // daemonSet returns a DaemonSet, or nil if it does not exist. The second result is false
@@ -71,7 +64,7 @@ func (j *checker) daemons(s *subject) []*gate.DaemonSet {
 		return nil
 	}
 	var all []*gate.DaemonSet
-	sources(&s.Spec, func(_ string, source *v1alpha1.SignalSource, _ bool) {
+	for _, source := range s.sources() {
 		if source.DaemonSet != nil {
 			if ds, _ := j.daemonSet(source.DaemonSet.Namespace, source.DaemonSet.Name); ds != nil {
 				all = append(all, ds)
@@ -81,7 +74,7 @@ func (j *checker) daemons(s *subject) []*gate.DaemonSet {
 			found, _ := j.selected(source.DaemonSets)
 			all = append(all, found...)
 		}
-	})
+	}
 	seen := make(map[string]bool)
 	return slices.DeleteFunc(all, func(ds *gate.DaemonSet) bool {
 		twice := seen[ds.String()]
@@ -91,15 +84,15 @@ func (j *checker) daemons(s *subject) []*gate.DaemonSet {
 }
 
 func daemonSetMissing(j *checker, s *subject) (hits []hit) {
-	sources(&s.Spec, func(name string, source *v1alpha1.SignalSource, _ bool) {
+	for names, source := range s.sources() {
 		if source.DaemonSet == nil {
-			return
+			continue
 		}
 		if ds, known := j.daemonSet(source.DaemonSet.Namespace, source.DaemonSet.Name); known && ds == nil {
 			object := source.DaemonSet.Namespace + "/" + source.DaemonSet.Name
-			hits = append(hits, hit{"daemonset/" + object, fmt.Sprintf("signal %s waits for DaemonSet %s, which does not exist", name, object)})
+			hits = append(hits, hit{"daemonset/" + object, fmt.Sprintf("signal %s waits for DaemonSet %s, which does not exist", strings.Join(names, "/"), object)})
 		}
-	})
+	}
 	return hits
 }
 
@@ -107,13 +100,13 @@ func daemonSetMissesNodes(j *checker, s *subject) (hits []hit) {
 	if !s.waits() || len(s.nodes) == 0 {
 		return nil
 	}
-	sources(&s.Spec, func(name string, source *v1alpha1.SignalSource, nested bool) {
-		if source.DaemonSet == nil || nested {
-			return
+	for names, source := range s.sources() {
+		if source.DaemonSet == nil || len(names) > 1 { // in anyOf, another signal may hold instead
+			continue
 		}
 		ds, _ := j.daemonSet(source.DaemonSet.Namespace, source.DaemonSet.Name)
 		if ds == nil {
-			return
+			continue
 		}
 		var missed []string
 		for _, n := range s.nodes {
@@ -123,9 +116,9 @@ func daemonSetMissesNodes(j *checker, s *subject) (hits []hit) {
 		}
 		if len(missed) > 0 {
 			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("signal %s waits for DaemonSet %s, whose node selector or affinity excludes %d of the %d nodes that the gate selects: %s",
-				name, ds, len(missed), len(s.nodes), printer.Some(missed, namesMax))})
+				names[0], ds, len(missed), len(s.nodes), printer.Some(missed, namesMax))})
 		}
-	})
+	}
 	return hits
 }
 
@@ -176,15 +169,15 @@ func daemonWithoutProbe(j *checker, s *subject) (hits []hit) {
 }
 
 func selectsNoDaemonSet(j *checker, s *subject) (hits []hit) {
-	sources(&s.Spec, func(name string, source *v1alpha1.SignalSource, _ bool) {
+	for names, source := range s.sources() {
 		if source.DaemonSets == nil {
-			return
+			continue
 		}
 		if found, known := j.selected(source.DaemonSets); known && len(found) == 0 {
 			selector, _ := source.DaemonSets.Selector.AsSelector()
-			hits = append(hits, hit{"", fmt.Sprintf("signal %s selects no DaemonSet: no DaemonSet in %s matches %q", name, strings.Join(source.DaemonSets.Namespaces, ", "), selectorText(selector))})
+			hits = append(hits, hit{"", fmt.Sprintf("signal %s selects no DaemonSet: no DaemonSet in %s matches %q", strings.Join(names, "/"), strings.Join(source.DaemonSets.Namespaces, ", "), selectorText(selector))})
 		}
-	})
+	}
 	return hits
 }
 

@@ -28,7 +28,7 @@ type Expressions struct{ Nodes, Objects, Devices []string }
 // ExpressionsOf returns a gate's expressions.
 func ExpressionsOf(spec *v1alpha1.NodeGateSpec) Expressions {
 	var all Expressions
-	add := func(s *v1alpha1.SignalSource) {
+	for _, s := range v1alpha1.Sources(spec.OpenWhen, spec.CloseWhen) {
 		if s.Expression != "" {
 			all.Nodes = append(all.Nodes, s.Expression)
 		}
@@ -37,14 +37,6 @@ func ExpressionsOf(spec *v1alpha1.NodeGateSpec) Expressions {
 		}
 		if s.ResourceSlices != nil {
 			all.Devices = append(all.Devices, expressionsOf(s.ResourceSlices.Selectors)...)
-		}
-	}
-	for _, list := range [][]v1alpha1.Signal{spec.OpenWhen, spec.CloseWhen} {
-		for i := range list {
-			add(&list[i].SignalSource)
-			for j := range list[i].AnyOf {
-				add(&list[i].AnyOf[j].SignalSource)
-			}
 		}
 	}
 	for _, texts := range []*[]string{&all.Nodes, &all.Objects, &all.Devices} {

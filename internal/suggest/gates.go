@@ -176,18 +176,17 @@ func (f *finder) newName(name, namespace string) string {
 
 // label makes the suggestion to label the DaemonSet, if an existing gate waits for all
 // DaemonSets of its namespace with certain labels. Otherwise, it returns false.
-func (f *finder) label(s *Suggestion, d *daemon) (found bool) {
+func (f *finder) label(s *Suggestion, d *daemon) bool {
 	for i := range f.Gates {
 		ng := &f.Gates[i]
-		if found || !f.set.Accepted(ng.Name) || !ng.Spec.Enforces() {
+		if !f.set.Accepted(ng.Name) || !ng.Spec.Enforces() {
 			continue
 		}
-		sources(&ng.Spec, func(source *v1alpha1.SignalSource, nested bool) {
-			of := source.DaemonSets
-			if found || nested || of == nil || !slices.Contains(of.Namespaces, d.Namespace) || len(of.Selector.MatchLabels) == 0 || len(of.Selector.MatchExpressions) > 0 {
-				return
+		for i := range ng.Spec.OpenWhen { // in anyOf, another signal may hold instead
+			of := ng.Spec.OpenWhen[i].DaemonSets
+			if of == nil || !slices.Contains(of.Namespaces, d.Namespace) || len(of.Selector.MatchLabels) == 0 || len(of.Selector.MatchExpressions) > 0 {
+				continue
 			}
-			found = true
 			s.Use, s.Gate, s.taints, s.labels = UseLabel, ng.Name, ng.Spec.Taints(), of.Selector.AsMeta().MatchLabels
 			s.tolerates = f.addsTolerations(&ng.Spec)
 			var all []string
@@ -195,9 +194,10 @@ func (f *finder) label(s *Suggestion, d *daemon) (found bool) {
 				all = append(all, key+"="+s.labels[key])
 			}
 			s.Label = strings.Join(all, ",")
-		})
+			return true
+		}
 	}
-	return found
+	return false
 }
 
 // addsTolerations reports whether the API server adds tolerations of a gate's taints to the

@@ -35,17 +35,6 @@ const (
 	byDevice
 )
 
-// sources calls each for all signals that a gate waits for, including those in anyOf. nested
-// is true for the latter: another signal may hold instead.
-func sources(spec *v1alpha1.NodeGateSpec, each func(s *v1alpha1.SignalSource, nested bool)) {
-	for i := range spec.OpenWhen {
-		each(&spec.OpenWhen[i].SignalSource, false)
-		for j := range spec.OpenWhen[i].AnyOf {
-			each(&spec.OpenWhen[i].AnyOf[j].SignalSource, true)
-		}
-	}
-}
-
 // matches returns the presets to suggest. Each waits for a DaemonSet that no existing gate
 // and no other preset of the result waits for.
 func (f *finder) matches() []match {
@@ -96,14 +85,15 @@ func (f *finder) isKnown(d *daemon) bool {
 func (f *finder) match(p *Preset) (m match, found bool) {
 	m = match{preset: p, moved: make(map[string]*daemon)}
 	missing := false
-	sources(&p.Gate.Spec, func(s *v1alpha1.SignalSource, nested bool) {
+	for names, s := range v1alpha1.Sources(p.Gate.Spec.OpenWhen) {
 		if s.CSIDriver != nil { // other signals identify its DaemonSet, unless it was renamed
-			return
+			continue
 		}
-		if matched, identifies := f.matchSource(&m, s); identifies && !matched && !nested {
+		inAnyOf := len(names) > 1 // another signal may hold instead
+		if matched, identifies := f.matchSource(&m, s); identifies && !matched && !inAnyOf {
 			missing = true
 		}
-	})
+	}
 	if missing || len(m.daemons) == 0 {
 		return m, false
 	}
@@ -188,11 +178,13 @@ func (f *finder) find(p *Preset, s *v1alpha1.DaemonSetSignal) (*daemon, string) 
 }
 
 // registers reports whether the DaemonSet registers a CSI driver for which a preset waits.
-func (f *finder) registers(p *Preset, d *daemon) (found bool) {
-	sources(&p.Gate.Spec, func(s *v1alpha1.SignalSource, _ bool) {
-		found = found || s.CSIDriver != nil && slices.Contains(d.drivers, s.CSIDriver.Name)
-	})
-	return found
+func (f *finder) registers(p *Preset, d *daemon) bool {
+	for _, s := range v1alpha1.Sources(p.Gate.Spec.OpenWhen) {
+		if s.CSIDriver != nil && slices.Contains(d.drivers, s.CSIDriver.Name) {
+			return true
+		}
+	}
+	return false
 }
 
 func selects(s *v1alpha1.DaemonSetsSignal, d *daemon) bool {
@@ -235,7 +227,9 @@ func isVendorOf(d *daemon, resource string) bool {
 func (f *finder) coverage(d *daemon) (all []Coverage) {
 	for i := range f.Gates {
 		ng, waits := &f.Gates[i], false
-		sources(&ng.Spec, func(s *v1alpha1.SignalSource, _ bool) { waits = waits || waitsFor(s, d) })
+		for _, s := range v1alpha1.Sources(ng.Spec.OpenWhen) {
+			waits = waits || waitsFor(s, d)
+		}
 		if !waits {
 			continue
 		}
