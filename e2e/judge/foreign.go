@@ -117,8 +117,7 @@ func (t *trial) owner(c *change, window []moment, taint corev1.Taint) string {
 	}
 	for _, m := range window {
 		for _, ng := range m.gates() {
-			is := func(own v1alpha1.Taint) bool { return own.Key == taint.Key && own.Effect == taint.Effect }
-			if ng.Spec.Enforces() && slices.ContainsFunc(ng.Spec.Taints(), is) && selects(ng, m.node(c.name)) {
+			if ng.Spec.Enforces() && owns(ng, taint) && selects(ng, m.node(c.name)) {
 				return ng.Name
 			}
 		}

@@ -42,7 +42,7 @@ const (
 
 // Judge returns the verdict on a run.
 func Judge(h *History, c Config) *Verdict {
-	t := &trial{History: h, Config: c, verdict: newVerdict(h), boots: make(map[string]*boots), foreignTaints: make(map[taintOf]int)}
+	t := &trial{History: h, Config: c, verdict: newVerdict(h), boots: make(map[string]*boots), foreignTaints: make(map[taintOf]int), left: make(map[taintOf]string)}
 	before := make(map[string]*corev1.Node)
 	for _, v := range h.nodes {
 		node, _ := v.Object.(*corev1.Node)
@@ -64,6 +64,9 @@ type trial struct {
 	boots   map[string]*boots
 	// foreignTaints counts how often another writer has added a taint to a Node or removed it.
 	foreignTaints map[taintOf]int
+	// left contains the taints that nodegate has left on a Node without a record that holds
+	// them, and the gate whose record held them.
+	left map[taintOf]string
 }
 
 // change is one revision of a Node. before is nil if the revision created the Node.
@@ -94,6 +97,7 @@ func (t *trial) judgeWrite(v Version, before, after *corev1.Node) {
 	}
 	t.judgeForeign(c)
 	t.noteForeignTaints(c)
+	t.noteLeftTaints(c)
 	if c.own && c.before != nil {
 		t.judgeOwn(c)
 	}
@@ -135,6 +139,7 @@ func (t *trial) judgeOwn(c *change) {
 			t.judgeOpening(c, name, before, after, recorded)
 		}
 	}
+	t.judgeUnrecordedOpenings(c)
 }
 
 // takenOver returns the record of a deleted gate that the gate adopts with the change:

@@ -27,6 +27,7 @@ func (t *trial) judgeQuiet() {
 			}
 		}
 		t.judgeFinalTaints(node)
+		t.judgeLeftTaints(node)
 		t.judgeFinalConditions(node)
 	}
 	t.judgeRepeats()

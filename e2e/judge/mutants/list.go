@@ -315,6 +315,14 @@ var All = []Mutant{
 		Breaks: judge.RuleForeign, Plays: []string{"twins"},
 	},
 	{
+		Name: "taints of gates without a record are removed",
+		Edits: []Edit{
+			{"internal/gate/membership.go", "case d.carriesOwn(g):", "case false && d.carriesOwn(g):"},
+			{"internal/gate/taints.go", "s.gate.Accepted && (s.after != nil || s.removes) && s.gate.owns(", "s.gate.Accepted && s.gate.owns("},
+		},
+		Breaks: judge.RuleOpening, Plays: []string{"existing"},
+	},
+	{
 		Name:   "kubelets may write records",
 		Edits:  []Edit{{"internal/admission/guards.yaml", "  - expression: '!variables.normal || variables.override'\n", "  - expression: 'true || variables.override'\n"}},
 		Breaks: judge.RuleForeign, Plays: []string{"forger"},
@@ -351,6 +359,11 @@ var All = []Mutant{
 	{
 		Name:   "deleted gates leave taints and records",
 		Edits:  []Edit{{"internal/gate/orphan.go", "case s.before != nil && !d.DeletedGates[s.name] && !d.CompleteSources[cmp.Or(s.before.Source, v1alpha1.SourceCRD)]:", "case s.before != nil && cmp.Or(s.before.Source, v1alpha1.SourceCRD) != \"\":"}},
+		Breaks: judge.RuleQuiet, Plays: []string{"deleted"},
+	},
+	{
+		Name:   "deleted gates leave taints",
+		Edits:  []Edit{{"internal/gate/taints.go", "if s.accounts(t) {", "if s.accounts(t) && s.gate != nil {"}},
 		Breaks: judge.RuleQuiet, Plays: []string{"deleted"},
 	},
 	{

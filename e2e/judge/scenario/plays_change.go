@@ -242,7 +242,8 @@ func forger(p *play) {
 }
 
 // existing creates gates after their nodes. One gate closes the nodes, one at a time;
-// one closes idle nodes only; one ignores existing nodes.
+// one closes idle nodes only; one ignores existing nodes, until another writer adds its
+// taint to one of them.
 func existing(p *play) {
 	old, ignored := p.several("old"), p.several("ignored")
 	busy := p.registers("busy", "idle")
@@ -260,4 +261,9 @@ func existing(p *play) {
 		n.stays("ignored", "")
 	}
 	busy.stays("idle", "")
+	adopted := ignored[0]
+	adopted.edit(tainted(key("ignored")))
+	adopted.becomes("ignored", closed)
+	adopted.edit(labelled)
+	adopted.becomes("ignored", opened)
 }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// judgeUnrecordedOpenings judges a write of nodegate that removes the taint of an openWhen
+// gate although no record held it, and that leaves no record of the gate (S1). If another
+// writer has added the taint, the gate opens with a record, or adopts the taint.
+func (t *trial) judgeUnrecordedOpenings(c *change) {
+	removed := slices.DeleteFunc(slices.Clone(c.before.Spec.Taints), func(taint corev1.Taint) bool {
+		return carries(c.after, taint) || holderOf(c.before, taint) != "" || t.keptOff(c, taint)
+	})
+	if len(removed) == 0 {
+		return
+	}
+	for _, ng := range t.moment(c.revision - 1).gates() {
+		owned := slices.ContainsFunc(removed, func(taint corev1.Taint) bool { return owns(ng, taint) })
+		if owned && ng.Spec.Enforces() && selects(ng, c.before) {
+			t.judgeOpening(c, ng.Name, record{}, record{}, false)
+		}
+	}
+}
+
+// keptOff reports whether a gate may keep the taint off the node: one with a record, or a
+// closeWhen gate, which may not have one. Another gate with the taint need not adopt it
+// first: it may not be accepted, or nodegate has not observed it yet.
+func (t *trial) keptOff(c *change, taint corev1.Taint) bool {
+	window := t.window(c)
+	return slices.ContainsFunc(t.names[KindNodeGate], func(id ID) bool {
+		_, recorded := recordOf(c.after, id.Name)
+		return slices.ContainsFunc(t.ofGate(window, c, id.Name), func(m moment) bool {
+			ng := m.gate(id.Name)
+			return ng != nil && (recorded || ng.Spec.Follows()) && ng.Spec.Enforces() && owns(ng, taint) && selects(ng, m.node(c.name))
+		})
+	})
+}
+
+// owns reports whether a taint with this key and effect is in the gate's spec.
+func owns(ng *v1alpha1.NodeGate, taint corev1.Taint) bool {
+	return slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return own.Key == taint.Key && own.Effect == taint.Effect })
+}
+
+// noteLeftTaints notes the taints that a write of nodegate leaves on the Node, although no
+// record holds them any longer. A taint counts until it is removed or a record holds it
+// again. If another writer removes the record, nodegate does not know whose the taint is.
+func (t *trial) noteLeftTaints(c *change) {
+	if c.before == nil { // another Node of the same name
+		maps.DeleteFunc(t.left, func(at taintOf, _ string) bool { return at.node == c.name })
+		return
+	}
+	for _, taint := range c.before.Spec.Taints {
+		at := taintOf{c.name, taint.Key, taint.Effect}
+		switch holder := holderOf(c.before, taint); {
+		case !carries(c.after, taint), holderOf(c.after, taint) != "":
+			delete(t.left, at)
+		case c.own && holder != "":
+			t.left[at] = holder
+		}
+	}
+}
+
+// judgeLeftTaints judges that nodegate has left no taint that does not belong to any gate
+// (L).
+func (t *trial) judgeLeftTaints(node *corev1.Node) {
+	gates := t.moment(t.To).gates()
+	for _, taint := range node.Spec.Taints {
+		gate, left := t.left[taintOf{node.Name, taint.Key, taint.Effect}]
+		owned := slices.ContainsFunc(gates, func(ng *v1alpha1.NodeGate) bool {
+			return ng.Spec.Mode != v1alpha1.ModeDryRun && owns(ng, taint) && selects(ng, node)
+		})
+		if left && !owned {
+			r, _ := recordOf(node, gate)
+			t.finalViolation(node, gate, r, "nodegate has left its taint "+taint.Key+", which belongs to no gate")
+		}
+	}
+}

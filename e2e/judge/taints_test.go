@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"encoding/json"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// againTaint is the key of the gate's recloseTaint in these histories.
+const againTaint = "example.com/agent-again"
+
+// reclosing gives the gate a recloseTaint.
+func reclosing(ng *v1alpha1.NodeGate) {
+	ng.Spec.RecloseTaint = &v1alpha1.Taint{Key: againTaint, Effect: corev1.TaintEffectNoSchedule}
+}
+
+// unrelated renames the gate and gives it another taint.
+func unrelated(ng *v1alpha1.NodeGate) {
+	ng.Name, ng.Spec.Taint.Key = "unrelated", "example.com/unrelated"
+}
+
+// renamedRecord gives a node a record of gate "renamed".
+func renamedRecord(r record) func(*corev1.Node) {
+	return func(node *corev1.Node) {
+		raw, err := json.Marshal(r)
+		if err != nil {
+			panic(err)
+		}
+		node.Annotations[v1alpha1.RecordAnnotationPrefix+"renamed"] = string(raw)
+	}
+}
+
+// taintHistories are histories of taints that no record holds.
+var taintHistories = []history{
+	{RuleOpening, "opens without a record, which a user has removed", "this is not a reason for opening", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).edit(admin, "a", unrecorded).pass(time.Minute).edit(nodegate, "a", withoutTaint(gateTaint))
+	}},
+	{RuleOpening, "removes its taint from an existing node without adopting it", "this is not a reason for opening", func(s *builder) {
+		s.register("a", withTaint(gateTaint), labelled).pass(time.Hour).gate(byLabel).edit(nodegate, "a", withoutTaint(gateTaint))
+	}},
+	{RuleOpening, "removes its recloseTaint from an existing node without adopting it", "this is not a reason for opening", func(s *builder) {
+		s.register("a", withTaint(againTaint), labelled).pass(time.Hour).gate(byLabel, reclosing).edit(nodegate, "a", withoutTaint(againTaint))
+	}},
+	{RuleOpening, "adopts its taint on a node that is fit, and opens at once", "", func(s *builder) {
+		s.register("a", withTaint(gateTaint), labelled).pass(time.Hour).gate(byLabel).opens("a")
+	}},
+	{RuleOpening, "adopts its taint on a node that is not fit, and opens at once", "signal label does not hold", func(s *builder) {
+		s.register("a", withTaint(gateTaint)).pass(time.Hour).gate(byLabel).opens("a")
+	}},
+	{RuleOpening, "keeps its taint off a node on which it is open", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", withTaint(gateTaint), unlabelled)
+		s.pass(time.Minute).edit(nodegate, "a", withoutTaint(gateTaint))
+	}},
+	{RuleOpening, "keeps its recloseTaint off a node on which it is closed", "", func(s *builder) {
+		s.gate(byLabel, reclosing).born("a", labelled).opens("a").born("b").edit(otherUser, "b", withTaint(againTaint))
+		s.pass(time.Minute).edit(nodegate, "b", withoutTaint(againTaint))
+	}},
+	{RuleOpening, "keeps its taint off a node that a new gate with this taint selects", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", withTaint(gateTaint)).gate(byLabel, renamed).pass(-time.Minute)
+		s.edit(nodegate, "a", withoutTaint(gateTaint))
+	}},
+	{RuleOpening, "a closeWhen gate keeps its taint off a node that a new gate with this taint selects", "", func(s *builder) {
+		s.gate(level, renamed).register("a", withTaint(gateTaint), condition("BadDisk", corev1.ConditionFalse)).register("b", labelled)
+		s.gate(byLabel).pass(-time.Minute).opens("b").edit(nodegate, "a", withoutTaint(gateTaint))
+	}},
+	{RuleQuiet, "a deleted gate's taint is left without a record", "nodegate has left its taint", func(s *builder) {
+		s.gate().born("a").remove(KindNodeGate, "", "agent").edit(nodegate, "a", unrecorded)
+	}},
+	{RuleQuiet, "a taint is left on a node that the gate no longer selects", "nodegate has left its taint", func(s *builder) {
+		s.gate(ofLabelled).born("a", labelled).pass(time.Minute).edit(otherUser, "a", unlabelled).pass(leavesAfter).edit(nodegate, "a", unrecorded)
+	}},
+	{RuleQuiet, "a taint is left that the gate no longer has", "nodegate has left its taint", func(s *builder) {
+		s.gate().born("a").edits(func(ng *v1alpha1.NodeGate) { ng.Spec.Taint.Key = againTaint })
+		s.edit(nodegate, "a", withTaint(againTaint), recorded(record{State: "Closed", Reason: "Birth", Boot: "boot-1", Taint: againTaint + ":NoSchedule"}))
+	}},
+	{RuleQuiet, "a deleted gate's taint is removed with its record", "", func(s *builder) {
+		s.gate().born("a").remove(KindNodeGate, "", "agent").pass(time.Second).gate(unrelated).releases("a")
+	}},
+	{RuleQuiet, "another writer adds the taint again after the gate was deleted", "", func(s *builder) {
+		s.gate().born("a").remove(KindNodeGate, "", "agent").pass(time.Second).gate(unrelated).releases("a").edit(otherUser, "a", withTaint(gateTaint))
+	}},
+	{RuleQuiet, "a user removes the record of a deleted gate", "", func(s *builder) {
+		s.gate().born("a").remove(KindNodeGate, "", "agent").pass(time.Second).gate(unrelated).edit(admin, "a", unrecorded)
+	}},
+	{RuleQuiet, "a renamed gate takes over the taint", "", func(s *builder) {
+		s.gate(byLabel).born("a").remove(KindNodeGate, "", "agent").gate(byLabel, renamed).edit(nodegate, "a", unrecorded, renamedRecord(bornRecord))
+	}},
+	{RuleQuiet, "a kubelet registers with a taint that was left on an earlier Node", "", func(s *builder) {
+		s.gate().born("a").remove(KindNodeGate, "", "agent").edit(nodegate, "a", unrecorded)
+		s.remove(KindNode, "", "a").register("a", withTaint(gateTaint)).pass(time.Second).gate(unrelated)
+	}},
+}
