@@ -47,25 +47,27 @@ func currentRevision(ctx context.Context, client *clientv3.Client) (int64, error
 	return now.Header.Revision, nil
 }
 
-// readEtcd returns the objects at revision from, all their later versions, and etcd's
-// current revision, to. If from is 0 or 1, it reads from the beginning. It fails if
-// etcd no longer has all of these revisions.
-func readEtcd(ctx context.Context, client *clientv3.Client, from int64) (versions []Version, to int64, err error) {
+// readEtcd returns the objects at revision from, all their later versions, etcd's current
+// revision, to, and the time end at which it was current: reading takes long after a long
+// run, and nothing is known about what is written meanwhile. If from is 0 or 1, it reads
+// from the beginning. It fails if etcd no longer has all of these revisions.
+func readEtcd(ctx context.Context, client *clientv3.Client, from int64) (versions []Version, to int64, end time.Time, err error) {
 	from = max(from, 1)
 	if to, err = currentRevision(ctx, client); err != nil {
-		return nil, 0, err
+		return nil, 0, end, err
 	}
+	end = time.Now()
 	if from > to {
-		return nil, 0, fmt.Errorf("reading etcd from revision %d: its current revision is %d", from, to)
+		return nil, 0, end, fmt.Errorf("reading etcd from revision %d: its current revision is %d", from, to)
 	}
 	for kind, path := range kept {
 		found, err := readKind(ctx, client, kind, registry+path, from, to)
 		if err != nil {
-			return nil, 0, fmt.Errorf("reading the %ss of revisions %d to %d: %w", kind, from, to, explain(err))
+			return nil, 0, end, fmt.Errorf("reading the %ss of revisions %d to %d: %w", kind, from, to, explain(err))
 		}
 		versions = append(versions, found...)
 	}
-	return versions, to, nil
+	return versions, to, end, nil
 }
 
 // AwaitQuiet waits until no Node has been written for the duration quiet. It returns

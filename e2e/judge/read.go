@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -53,11 +52,10 @@ func Now(ctx context.Context, etcd *clientv3.Client, auditLog string) (Position,
 // Read returns the history of a run since a position, merged from etcd and the audit
 // log.
 func Read(ctx context.Context, etcd *clientv3.Client, auditLog string, since Position) (*History, error) {
-	versions, to, err := readEtcd(ctx, etcd, since.Revision)
+	versions, to, end, err := readEtcd(ctx, etcd, since.Revision)
 	if err != nil {
 		return nil, err
 	}
-	end := time.Now()
 	writes, err := readAudit(auditLog, since.Logged)
 	if err != nil {
 		return nil, err
