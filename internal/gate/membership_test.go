@@ -104,6 +104,23 @@ func TestSelectedAgain(t *testing.T) {
 	}
 }
 
+// LeavesAfter is longer than the restart of a pod that sets labels, but not much longer: users who
+// relabel a node wait for it (docs/decisions/0043).
+func TestMembersLeaveAfter30Seconds(t *testing.T) {
+	s := aNode(aGate("cni", selecting("pool=gpu"), createdAgo(time.Hour))).label("pool", "gpu").closed("cni").label("pool", "cpu")
+	s.facts.LeftSince = map[string]time.Time{"cni": s.now}
+	for _, test := range []struct {
+		after time.Duration
+		want  string
+	}{{0, v1alpha1.StateClosed}, {30*time.Second - 1, v1alpha1.StateClosed}, {30 * time.Second, ""}} {
+		s.now = epoch.Add(test.after)
+		d := s.decide()
+		if got := d.Verdict("cni").After; got != test.want {
+			t.Errorf("%s after the gate has ceased to select the node, it is %q, want %q", test.after, got, test.want)
+		}
+	}
+}
+
 // The opt-out label takes effect immediately.
 func TestLeavingByOptOut(t *testing.T) {
 	s := aNode(aGate("cni")).closed("cni").label(v1alpha1.OptOutLabel, v1alpha1.OptOutValue)
