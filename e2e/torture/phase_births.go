@@ -46,11 +46,14 @@ func births(ctx context.Context, s *site, d time.Duration) error {
 	if err != nil {
 		return err
 	}
+	if err := s.schedulerBinds(ctx); err != nil {
+		return err
+	}
 	if err := s.nothingBound(ctx); err != nil {
 		return err
 	}
-	s.report.note("%d Nodes were created while nodegate was down; %d pending pods are still pending", created, pendingPods)
-	if err := s.kube.CoreV1().Pods(namespace).DeleteCollection(ctx, deleteNow, metav1.ListOptions{LabelSelector: "app=pending"}); err != nil {
+	s.report.note("%d Nodes were created while nodegate was down; %d pending pods are still pending, a pod that tolerates every taint is bound", created, pendingPods)
+	if err := s.kube.CoreV1().Pods(namespace).DeleteCollection(ctx, deleteNow, metav1.ListOptions{LabelSelector: "app in (pending, tolerant)"}); err != nil {
 		return fmt.Errorf("deleting pods: %w", err)
 	}
 	if err := s.deleteNodes(ctx); err != nil {
@@ -79,21 +82,45 @@ func (s *site) deleteNodes(ctx context.Context) error {
 
 func (s *site) createPendingPods(ctx context.Context) error {
 	for i := range pendingPods {
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("pending-", i), Labels: map[string]string{"app": "pending"}},
-			Spec: corev1.PodSpec{
-				Containers: []corev1.Container{{Name: "pending", Image: "pending"}},
-				Tolerations: []corev1.Toleration{
-					{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists}, {Key: foreign + "first", Operator: corev1.TolerationOpExists},
-				},
-			},
-		}
 		s.report.inject(waiting)
-		if _, err := s.kube.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("creating a pod: %w", err)
+		err := s.createPod(ctx, fmt.Sprint("pending-", i), "pending",
+			corev1.Toleration{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists},
+			corev1.Toleration{Key: foreign + "first", Operator: corev1.TolerationOpExists})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+func (s *site) createPod(ctx context.Context, name, app string, tolerations ...corev1.Toleration) error {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"app": app}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: app, Image: app}}, Tolerations: tolerations},
+	}
+	if _, err := s.kube.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating a pod: %w", err)
+	}
+	return nil
+}
+
+// schedulerBinds creates a pod that tolerates every taint, and waits until it is bound. If the
+// scheduler did not bind pods, no pending pod would be bound either.
+func (s *site) schedulerBinds(ctx context.Context) error {
+	const name = "tolerant"
+	if err := s.createPod(ctx, name, name, corev1.Toleration{Operator: corev1.TolerationOpExists}); err != nil {
+		return err
+	}
+	return await.Until(ctx, "binding of a pod that tolerates every taint", func(ctx context.Context) error {
+		pod, err := s.kube.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case err != nil:
+			return fmt.Errorf("reading the pod: %w", err)
+		case pod.Spec.NodeName == "":
+			return fmt.Errorf("pod %s is not bound: %v", name, pod.Status.Conditions)
+		}
+		return nil
+	})
 }
 
 // createNodes creates Nodes for the duration d, as kubelets, while it kills the API
