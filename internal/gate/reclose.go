@@ -85,10 +85,13 @@ func (d *decider) silenceCloses(g *Gate) bool {
 	if g.taint(true).Effect == corev1.TaintEffectNoExecute || d.Zone.Partitioned() {
 		return false
 	}
-	since := d.SilentSince
-	if since.IsZero() {
-		ready, _ := d.Node.Condition(string(corev1.NodeReady))
-		since = ready.Transition
+	ready, _ := d.Node.Condition(string(corev1.NodeReady))
+	since := ready.Transition
+	switch {
+	case d.SilentSince.After(d.now): // it was observed after the decision began
+		since = d.now
+	case !d.SilentSince.IsZero():
+		since = d.SilentSince
 	}
 	wait := since.Add(silenceSettles).Sub(d.now)
 	// A longer wait means that the clocks differ. It is better to close too early than

@@ -95,6 +95,11 @@ func TestSilenceSettles(t *testing.T) {
 	if d := s.run(t); d.Changes || !d.Recheck.Equal(epoch.Add(silenceSettles)) {
 		t.Fatalf("immediately: %s, recheck %s", show(d), d.Recheck)
 	}
+	s.facts.SilentSince = s.now.Add(time.Millisecond)
+	if d := s.run(t); d.Changes || !d.Recheck.Equal(epoch.Add(silenceSettles)) {
+		t.Fatalf("observed after the decision began: %s, recheck %s", show(d), d.Recheck)
+	}
+	s.facts.SilentSince = s.now
 	s.after(silenceSettles)
 	if d := s.decide(); !d.Changes {
 		t.Errorf("later, one node unreachable: %s", show(d))

@@ -208,9 +208,8 @@ func (s *Nodes) take(n *packed.Node) []nodeChange {
 // move replaces a node's old state by its new one, either of which may be nil, where nodes are
 // counted. It returns the nodes that this affects.
 func (s *Nodes) move(old, now *packed.Node, at time.Time) []string {
-	from, to := residentOf(old), residentOf(now)
-	s.silent.update(from, to, at)
-	return s.zones.move(from, to)
+	s.silent.update(old, now, at)
+	return s.zones.move(residentOf(old), residentOf(now))
 }
 
 // diff returns which facts about a node have changed, including heartbeats if these must
@@ -264,9 +263,8 @@ func (s *Nodes) ReplaceAt(nodes []*packed.Node, version string) []nodeChange {
 			s.boots.relist(old, n, now)
 		}
 		s.byName[n.Name] = n
-		resident := residentOf(n)
-		s.silent.update(residentOf(old), resident, now)
-		s.zones.move(nil, resident)
+		s.silent.update(old, n, now)
+		s.zones.move(nil, residentOf(n))
 	}
 	s.early.forget()
 	s.boots.allListed(now)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/nodegate/nodegate/internal/gate"
@@ -20,9 +21,10 @@ func TestSilentSince(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(begin)
 	s := NewNodes(func(string, gate.Change) {})
 	s.clock = clock
+	since := begin
 	node := func(ready corev1.ConditionStatus) *packed.Node {
 		n := kubetest.Node("n", "uid")
-		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(since)}}
 		return s.pack(n)
 	}
 	put := func(ready corev1.ConditionStatus) {
@@ -54,6 +56,7 @@ func TestSilentSince(t *testing.T) {
 		{"reporting again", put, reporting, func() time.Time { return never }},
 		{"unreachable in a list", list, silent, now},
 		{"still in the next list", list, silent, before},
+		{"still, but it has returned in between", func(corev1.ConditionStatus) { since = clock.Now(); list(silent) }, silent, now},
 		{"reporting in a list", list, reporting, func() time.Time { return never }},
 		{"unreachable once more", put, silent, now},
 		{"deleted", drop, silent, func() time.Time { return never }},
