@@ -28,8 +28,8 @@ import (
 //   - In the last bypassMargin before the opening, where most of the pods are legitimate.
 //     Pods that were bound after that are excluded whatever their containers report,
 //     because the binding time comes from the API server's clock.
-//   - In the first bypassMargin after the closing, unless it was because of a reboot: if the node's
-//     clock is ahead, the container started while the gate was open.
+//   - In the first bypassMargin after the closing, unless it was because of a reboot or the pod was
+//     bound later: if the node's clock is ahead, the container started while the gate was open.
 //   - After a reboot, in the last bypassBoot before the new boot was observed. A container
 //     may have started in the new boot, or in the previous one, whose end the kubelet has
 //     not reported yet. A container that is not running did not start in the new boot.
@@ -86,14 +86,19 @@ func (c *Closure) Bypassed(p *BoundPod) Certainty {
 		return Impossible
 	}
 	most := Impossible
+	margin := bypassMargin
+	if c.NewBoot || !latest(p.Created, p.Bound).Before(c.From) {
+		margin = 0
+	}
 	for _, start := range p.Starts {
-		most = max(most, c.startedIn(start))
+		most = max(most, c.startedIn(start, margin))
 	}
 	return most
 }
 
-// startedIn returns how certain it is that a container started in the period.
-func (c *Closure) startedIn(s Start) Certainty {
+// startedIn returns how certain it is that a container started in the period. Within the margin
+// after the closing, it may have started before.
+func (c *Closure) startedIn(s Start, margin time.Duration) Certainty {
 	switch {
 	case s.Init || s.At.After(c.Until):
 		return Impossible
@@ -102,7 +107,7 @@ func (c *Closure) startedIn(s Start) Certainty {
 			return Possible
 		}
 		return Impossible
-	case s.At.After(c.Until.Add(-bypassMargin)), !c.NewBoot && s.At.Before(c.From.Add(bypassMargin)):
+	case s.At.After(c.Until.Add(-bypassMargin)), s.At.Before(c.From.Add(margin)):
 		return Possible
 	}
 	return Certain

@@ -110,6 +110,8 @@ func TestSeedCiliumBypassed(t *testing.T) {
 		"it ran before the gate closed, and never restarted":   {closed, pod(31), Impossible},
 		"restarted while the gate was closed":                  {closed, pod(28), Certain},
 		"restarted when it closed, or before":                  {closed, pod(29), Possible},
+		"started when it closed, and bound then":               {closed, pod(29, func(p *BoundPod) { p.Bound = at(30) }), Certain},
+		"started when it closed, and created then":             {closed, pod(29, func(p *BoundPod) { p.Created, p.Bound = at(30), time.Time{} }), Certain},
 		"restarted after the opening":                          {closed, pod(-60), Impossible},
 		"it tolerates the taint":                               {closed, pod(9, tolerating("cni.example/not-ready")), Impossible},
 		"it tolerates another one":                             {closed, pod(9, tolerating("other.example/x")), Certain},
