@@ -13,6 +13,7 @@ func TestWhyExitStatus(t *testing.T) {
 		daemon = "openWhen: [{name: daemon, daemonSet: {namespace: kube-system, name: daemon}}]"
 		label  = "openWhen: [{name: fit, label: {key: fit}}]"
 		opened = `{"state":"Open","reason":"SignalsHold","taint":"example.com/a:NoSchedule","source":"crd"}`
+		before = `{"state":"Open","reason":"SignalsHold","taint":"example.com/a:NoSchedule","source":"crd","boot":"former"}`
 	)
 	for name, c := range map[string]struct {
 		spec, record, refuse string
@@ -20,6 +21,9 @@ func TestWhyExitStatus(t *testing.T) {
 	}{
 		"a held node":                {daemon, "", daemonsPath, exitNo},
 		"closes on reboots":          {daemon, opened, daemonsPath, exitYes},
+		"has rebooted":               {daemon, before, daemonsPath, exitError},
+		"ignores reboots":            {daemon + "\n  reclosePolicy: Never", before, daemonsPath, exitYes},
+		"another does not hold":      {strings.Replace(daemon, "openWhen: [", "closeWhen: [{name: fit, label: {key: fit}}, ", 1), "", daemonsPath, exitYes},
 		"closes on regression":       {daemon + "\n  reclosePolicy: OnRegression", opened, daemonsPath, exitError},
 		"nothing is hidden from it":  {label + "\n  reclosePolicy: OnRegression", opened, daemonsPath, exitYes},
 		"closes while signals hold":  {strings.Replace(daemon, "open", "close", 1), "", daemonsPath, exitError},
@@ -36,12 +40,12 @@ func TestWhyExitStatus(t *testing.T) {
 				node = "apiVersion: v1\nkind: Node\nmetadata:\n  name: n1\n  uid: uid\n  resourceVersion: '1'\n  creationTimestamp: '2026-03-01T01:00:00Z'\n"
 			}
 			switch c.record {
-			case opened:
-				node += "  annotations: {gate.nodegate.dev/agent: '" + opened + "'}\n"
+			case opened, before:
+				node += "  annotations: {gate.nodegate.dev/agent: '" + c.record + "'}\n"
 			case "existing":
 				node = strings.Replace(node, "2026-03-01", "2026-02-01", 1)
 			}
-			node += "status: {conditions: [{type: Ready, status: 'True'}]}\n"
+			node += "status: {nodeInfo: {bootID: now}, conditions: [{type: Ready, status: 'True'}]}\n"
 			gates := strings.Split(agentGate, "  openWhen")[0] + "  " + c.spec + "\n"
 			objects[nodesPath+"/n1"], objects[gatesPath] = node, list("nodegate.dev/v1alpha1", "NodeGateList", gates)
 			server := newAPIServer(t, objects)

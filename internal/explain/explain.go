@@ -69,20 +69,31 @@ func (e *Gate) holds() bool {
 // not be read.
 func (f *Facts) mayClose(v *gate.Verdict) bool {
 	g, _ := f.Gates.Gate(v.Gate)
-	if g == nil || !g.Accepted || g.Mode == v1alpha1.ModeDryRun || g.Mode == v1alpha1.ModePaused || len(f.ReadErrors) == 0 {
+	overridden := v.Overridden != nil && v.Overridden.State != ""
+	if len(f.ReadErrors) == 0 || g == nil || !g.Accepted || g.Mode == v1alpha1.ModeDryRun || g.Mode == v1alpha1.ModePaused || overridden {
 		return false
 	}
-	if v.Wants == gate.WantPods || v.Group != nil && v.Group.Reading().Unseen() {
+	if v.Wants == gate.WantPods || g.Together != nil && g.Together.Closes && !f.Node.Groups[g.Name].Known {
 		return true
 	}
-	closes := g.CloseWhen || g.Reclose == v1alpha1.RecloseOnRegression ||
-		v.NonMember == v1alpha1.NonMemberSignalsUnknown && g.Existing != v1alpha1.ExistingAdopt
-	for i, r := range v.Readings {
-		if closes && r.Unseen() && len(f.hiding(g.Signals[i].Needs(f.Node.DaemonSets))) > 0 {
-			return true
-		}
+	return f.closesBySignals(v, g) && slices.ContainsFunc(v.Readings, gate.Reading.Unseen)
+}
+
+// closesBySignals reports whether a gate that is not closed closes if those of its signals that are
+// unknown hold, for a closeWhen gate, or do not hold.
+func (f *Facts) closesBySignals(v *gate.Verdict, g *gate.Gate) bool {
+	n := &f.Node.Node
+	switch {
+	case g.CloseWhen:
+		holdsNot := func(r gate.Reading) bool { return r.State == gate.NotYet }
+		return !slices.ContainsFunc(v.Readings, holdsNot) && (g.Taint.Key != v1alpha1.TaintOutOfService || n.Silent())
+	case v.NonMember != "":
+		return v.NonMember == v1alpha1.NonMemberSignalsUnknown && g.Existing != v1alpha1.ExistingAdopt
+	case g.Reclose == v1alpha1.RecloseOnRegression:
+		return true
 	}
-	return false
+	r, err := gate.ParseRecord(n.Records[g.Name])
+	return err == nil && g.Reclose != v1alpha1.RecloseNever && r.Boot != "" && n.BootID != "" && r.Boot != n.BootID
 }
 
 // hiding returns the errors of reading what a signal needs.
