@@ -397,6 +397,7 @@ var cases = map[string]ruleCases{
 		},
 		good: map[string]*World{
 			"its own":                   with([]string{agent("")}, nodes(node("n1", nil, corev1.Taint{Key: "example.com/a", Value: "true", Effect: corev1.TaintEffectNoSchedule}))),
+			"an excluded node":          with([]string{agent("")}, nodes(node("n1", labels.Set{v1alpha1.OptOutLabel: v1alpha1.OptOutValue}, taintA))),
 			"a node that has just left": with([]string{onLinux}, nodes(recorded(node("n1", nil, taintA), "agent"))),
 			"another gate has it":       with([]string{onLinux, strings.Replace(agent(""), "name: agent", "name: other", 1)}, nodes(node("n1", nil, taintA))),
 		},

@@ -192,7 +192,7 @@ func otherWriter(j *checker, s *subject) (hits []hit) {
 	return hits
 }
 
-// strayTaint finds taints with a key of the gate that belong to no gate.
+// strayTaint finds taints with a key of the gate that no gate removes.
 func strayTaint(j *checker, s *subject) (hits []hit) {
 	nodes := make(map[string][]string)
 	for _, n := range j.Nodes {
@@ -204,22 +204,22 @@ func strayTaint(j *checker, s *subject) (hits []hit) {
 		}
 	}
 	for text, on := range nodes {
-		hits = append(hits, hit{"", fmt.Sprintf("taint %s, which belongs to no gate, is on %d of %d nodes: %s", text, len(on), len(j.Nodes), printer.Some(on, namesMax))})
+		hits = append(hits, hit{"", fmt.Sprintf("taint %s, which no gate removes, is on %d of %d nodes: %s", text, len(on), len(j.Nodes), printer.Some(on, namesMax))})
 	}
 	slices.SortFunc(hits, func(a, b hit) int { return cmp.Compare(a.what, b.what) })
 	return hits
 }
 
 // isStray reports whether a node's taint has a key of the gate, but none of the gates with this key
-// and effect selects the node or has a record on it. The value is not compared, because gates adopt
-// taints with any value.
+// and effect selects the node or has a record on it. Users who exclude a node from all gates decide
+// about its taints. The value is not compared, because gates adopt taints with any value.
 func (j *checker) isStray(s *subject, n *gate.Node, t corev1.Taint) bool {
 	if !slices.ContainsFunc(s.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key }) {
 		return false
 	}
 	return !slices.ContainsFunc(j.set.Gates, func(g gate.Gate) bool {
 		return slices.ContainsFunc(g.Taints(), func(own v1alpha1.Taint) bool { return own.Key == t.Key && own.Effect == t.Effect }) &&
-			(g.Broken || g.Selects(n.Labels) || n.Records[g.Name] != "")
+			(g.Broken || g.Selects(n.Labels) || gate.OptOut(n.Labels, g.PlainOptOut) != "" || n.Records[g.Name] != "")
 	})
 }
 
