@@ -116,7 +116,10 @@ func (s *site) endLeaders(ctx context.Context, d time.Duration) (err error) {
 		s.report.note("%d times %s: next patch of a Node after %s (median), %s (longest)", len(all), how,
 			all[len(all)/2].Round(10*time.Millisecond), all[len(all)-1].Round(10*time.Millisecond))
 	}
-	return errors.Join(churned, err)
+	if err != nil { // during does not return it if the time has elapsed
+		return err
+	}
+	return churned
 }
 
 // endLeader ends the leader's process, and returns the time until a Node was written

@@ -93,9 +93,9 @@ func find(ids []string) ([]phase, error) {
 	return found, nil
 }
 
-// Run runs the campaign, and calls a function with the report of each phase. Phases that the
-// options do not permit are skipped, and their reports contain the reason. Run returns an error
-// only if a phase could not be run, not if a report fails.
+// Run runs the campaign, and calls a function with the report of each phase. If all phases are to
+// run, those that the options do not permit are skipped, and their reports contain the reason. Run
+// returns an error only if a phase could not be run, not if a report fails.
 func Run(ctx context.Context, o Options, each func(*Report)) error {
 	all, err := find(o.Phases)
 	if err != nil {
@@ -105,6 +105,9 @@ func Run(ctx context.Context, o Options, each func(*Report)) error {
 	weights := 0
 	for _, p := range all {
 		if p.lacking != nil && p.lacking(&o) != "" {
+			if len(o.Phases) > 0 {
+				return fmt.Errorf("phase %s cannot run: %s", p.id, p.lacking(&o))
+			}
 			each(&Report{Seed: o.Seed, ID: p.id, Title: p.title, Skipped: p.lacking(&o)})
 			continue
 		}
