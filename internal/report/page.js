@@ -36,12 +36,12 @@
   };
 
   // ended returns the end of a row, for the selected gate or, if none is selected, for all
-  // gates.
+  // gates. at is null if it is unknown.
   const ended = (n, gate) => {
     const now = data.now - n.b;
-    if (gate === null) return { held: !!n.h, untold: !!n.u, overdue: !!n.x, at: n.h ? now : known(n.o), opened: n.o };
+    if (gate === null) return { held: !!n.h, overdue: !!n.x, at: !n.h ? known(n.o) : n.u ? null : now, opened: n.o };
     const g = (n.g || []).find((g) => g.g === gate);
-    return { held: !!g.k, untold: known(g.c) === null, overdue: !!g.x, at: g.k ? now : known(g.o), opened: g.o };
+    return { held: !!g.k, overdue: !!g.x, at: !g.k ? known(g.o) : known(g.c) === null ? null : now, opened: g.o };
   };
 
   const bar = (track, className, from, to, scale) => {
@@ -68,7 +68,7 @@
     bar(track, end.held ? 'closed' : 'waiting', startUp, to, scale);
     if (!end.held && n.f && n.f.b !== undefined && gate === null) bar(track, 'pods', to, n.f.b, scale);
     const value = el('span', 'took' + (end.held ? ' bad' : ''));
-    if (end.held && end.untold) value.append('held', el('small', '', end.overdue ? 'overdue' : 'time unknown'));
+    if (end.held && end.at === null) value.append('held', el('small', '', end.overdue ? 'overdue' : 'time unknown'));
     else if (end.held) value.append('held ' + took(to), el('small', '', end.overdue ? 'overdue' : n.a ? 'closed again' : 'since its creation'));
     else if (end.at !== null) value.append(took(to), el('small', '', 'to open'));
     else value.append('–', el('small', '', describe(end.opened)));
@@ -105,7 +105,7 @@
 
   const lanesOf = (n) => {
     const now = data.now - n.b, end = ended(n, null), box = el('div', 'lanes');
-    const scale = Math.max(end.at || 0, known(n.r) || 0, 1) * 1.08;
+    const scale = Math.max(end.held ? now : end.at || 0, known(n.r) || 0, 1) * 1.08;
     const created = new Date(n.b * 1000).toISOString().replace('T', ' ').slice(0, 19) + ' UTC';
     box.append(el('p', 'quiet', (n.a ? 'Times are relative to when a gate closed again, ' : 'Times are relative to the node\'s creation, ') + created + '. The row ends at ' + took(scale) + '.'));
     const track = newTrack();
