@@ -289,7 +289,7 @@ func TestPresetNodeProblemDetectorPlugins(t *testing.T) {
 func TestPresetOutOfService(t *testing.T) {
 	const name = "out-of-service"
 	e := newEnv(t)
-	e.startController(0)
+	stop := e.startController(0)
 	e.applyPreset(name)
 	e.inForce(name)
 	done := e.watchOutOfService()
@@ -297,10 +297,14 @@ func TestPresetOutOfService(t *testing.T) {
 	preempted, unreachable := nodes[0], nodes[1]
 	preempted.setCondition("Preempted", "True")
 	preempted.expectInService("preempted, but reachable")
+	stop() // a controller that observes how a node becomes unreachable waits for a minute
 	unreachable.unreachableSince(time.Hour)
+	stop = e.startController(0)
 	unreachable.expectInService("unreachable, but not preempted")
 	unreachable.report(corev1.ConditionTrue, "")
+	stop()
 	preempted.unreachableSince(time.Hour)
+	e.startController(0)
 	preempted.becomes(name, isClosed, v1alpha1.TaintOutOfService)
 	if !carries(preempted.node(), v1alpha1.Taint{Key: v1alpha1.TaintOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}) {
 		t.Errorf("the node has taints %s", keys(preempted.node()))
