@@ -233,18 +233,18 @@ func (o *opening) unreported(f found) (news found) {
 	return news
 }
 
-// standing is whether an opening is still current.
-type standing int
+// currency is whether an opening is still current.
+type currency int
 
 const (
-	obsolete standing = iota
+	obsolete currency = iota
 	unknown           // Nodes are being listed again
 	current
 )
 
 // current returns the gate's policy for bypassed pods and the node, if the opening is still
 // current: it is the same boot of the same Node, and the gate has been open since.
-func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Node, standing) {
+func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Node, currency) {
 	ng, listed := b.Gates().Declared[key.gate]
 	facts, known := b.Facts(key.node)
 	n := &facts.Node
