@@ -45,7 +45,7 @@ func (h *freshness) received() {
 	now := h.clock.Now()
 	if recent := h.recent.Load(); recent == nil || now.Sub(*recent) >= BurstWindow {
 		h.settled.Store(recent)
-		h.recent.Store(&now)
+		h.recent.Store(new(now)) // which other receipts do not allocate
 	}
 }
 
