@@ -14,11 +14,13 @@ import (
 
 // omitConditions removes from a decision what nodegate is known not to be permitted to
 // write, because attempts would be denied again and again. Conditions that cannot be
-// removed stay until the permission is granted, which enqueues all nodes.
+// removed stay until the permission is granted, which enqueues all nodes. Until then, it is reviewed
+// even if no gate requires it, because the last gate that did may have been deleted.
 func (c *Controller) omitConditions(d *gate.Decision) {
 	if len(d.Conditions) == 0 || !c.permissions.missing(patchNodeStatus) {
 		return
 	}
+	c.permissions.require(patchNodeStatus)
 	for i := range d.Verdicts {
 		d.Verdicts[i].Published = d.Verdicts[i].WasPublished
 	}
@@ -26,8 +28,7 @@ func (c *Controller) omitConditions(d *gate.Decision) {
 }
 
 // noteConditions logs the conditions that were written. After a denial, the permission is
-// reviewed even if no gate requires it, because the last gate that did may have been
-// deleted.
+// reviewed even if no gate requires it.
 func (c *Controller) noteConditions(n *gate.Node, d *gate.Decision, err error) {
 	switch {
 	case d.Changes || len(d.Conditions) == 0:

@@ -120,42 +120,48 @@ func (w withoutStatus) Apply(ctx context.Context, n *gate.Node, d *gate.Decision
 // Without the permission, nothing is written and the gate reports it. Conditions appear
 // once it is granted, and are also removed if no gate requires it any longer.
 func TestConditionsRequireAPermission(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var lacking atomic.Bool
-		lacking.Store(true)
-		w := newWorld(t, controllertest.Gate("gate", publishing))
-		w.addLate(1)
-		w.writer = withoutStatus{w, &lacking}
-		defer w.start(logr.Discard(), allowingAllBut(func(what string) bool { return lacking.Load() && what == "patch nodes/status" }))()
-		controllertest.Pass(51 * time.Minute)
-		c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
-		if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonPermissionMissing || !strings.Contains(c.Message, "--node-conditions") {
-			t.Fatalf("condition %+v", c)
-		}
-		if len(w.published()) > 0 || w.written() != 1 {
-			t.Fatalf("the condition is on %v after %d writes", w.published(), w.written())
-		}
-		lacking.Store(false)
-		controllertest.Pass(20 * time.Second)
-		if len(w.published()) != 1 {
-			t.Fatal("no condition although the permission was granted")
-		}
-		lacking.Store(true)
-		edited := controllertest.Gate("gate")
-		edited.Generation++
-		w.setGates(true, edited)
-		controllertest.Pass(time.Minute)
-		reads := w.reads
-		controllertest.Pass(5 * time.Minute)
-		if len(w.published()) != 1 || w.reads > reads+5 {
-			t.Errorf("the condition is on %v, and the node was reconciled %d times", w.published(), w.reads-reads)
-		}
-		lacking.Store(false)
-		controllertest.Pass(20 * time.Second)
-		if got := w.published(); len(got) > 0 {
-			t.Errorf("the condition remains on %v", got)
-		}
-	})
+	for _, reviewed := range []time.Duration{0, time.Minute} {
+		synctest.Test(t, func(t *testing.T) { conditionsRequireAPermission(t, reviewed) })
+	}
+}
+
+// conditionsRequireAPermission deletes the need for the permission some time after it was lost.
+func conditionsRequireAPermission(t *testing.T, after time.Duration) {
+	var lacking atomic.Bool
+	lacking.Store(true)
+	w := newWorld(t, controllertest.Gate("gate", publishing))
+	w.addLate(1)
+	w.writer = withoutStatus{w, &lacking}
+	defer w.start(logr.Discard(), allowingAllBut(func(what string) bool { return lacking.Load() && what == "patch nodes/status" }))()
+	controllertest.Pass(51 * time.Minute)
+	c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
+	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonPermissionMissing || !strings.Contains(c.Message, "--node-conditions") {
+		t.Fatalf("condition %+v", c)
+	}
+	if len(w.published()) > 0 || w.written() != 1 {
+		t.Fatalf("the condition is on %v after %d writes", w.published(), w.written())
+	}
+	lacking.Store(false)
+	controllertest.Pass(20 * time.Second)
+	if len(w.published()) != 1 {
+		t.Fatal("no condition although the permission was granted")
+	}
+	lacking.Store(true)
+	controllertest.Pass(after)
+	edited := controllertest.Gate("gate")
+	edited.Generation++
+	w.setGates(true, edited)
+	controllertest.Pass(time.Minute)
+	reads := w.reads
+	controllertest.Pass(5 * time.Minute)
+	if len(w.published()) != 1 || w.reads > reads+5 {
+		t.Errorf("the condition is on %v, and the node was reconciled %d times", w.published(), w.reads-reads)
+	}
+	lacking.Store(false)
+	controllertest.Pass(20 * time.Second)
+	if got := w.published(); len(got) > 0 {
+		t.Errorf("the condition remains on %v", got)
+	}
 }
 
 // A condition of another writer cannot be removed, because the policy rejects it. The gates of the
