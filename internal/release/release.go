@@ -272,10 +272,11 @@ func (r *releaser) write(ctx context.Context, n *gate.Node, d *gate.Released, wr
 // isFinal reports whether another attempt would have the same result. A node that no
 // longer exists counts as released.
 func (r *releaser) isFinal(err *error) bool {
-	if apierrors.IsNotFound(*err) {
+	denied := errors.Is(*err, write.ErrDenied)
+	if apierrors.IsNotFound(*err) && !denied {
 		*err = nil
 	}
-	return *err == nil || errors.Is(*err, write.ErrDenied) || apierrors.IsForbidden(*err)
+	return *err == nil || denied || apierrors.IsForbidden(*err)
 }
 
 // newNode returns the result for a node, or nil if there is nothing to do.

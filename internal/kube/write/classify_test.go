@@ -42,6 +42,7 @@ func TestClassify(t *testing.T) {
 		"forbidden":                  {apierrors.NewForbidden(node, "n", errors.New("no right")), ErrDenied},
 		"denied by a policy":         {denied(http.StatusUnprocessableEntity, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"), ErrRejected},
 		"a policy is not evaluated":  {denied(http.StatusForbidden, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found"), ErrDenied},
+		"denied by a webhook, 404":   {denied(http.StatusNotFound, `admission webhook "w" denied the request: no tenant`), ErrRejected},
 		"denied by a webhook, 409":   {denied(http.StatusConflict, `admission webhook "w" denied the request: no`), ErrRejected},
 		"denied by a webhook, 500":   {denied(http.StatusInternalServerError, `admission webhook "w" denied the request: no`), ErrRejected},
 		"too many requests":          {apierrors.NewTooManyRequests("later", 1), nil},

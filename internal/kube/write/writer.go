@@ -114,13 +114,13 @@ func (w *Writer) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 // classify wraps an error of a patch in the error that states its meaning for the
 // decision.
 func classify(err error) error {
-	switch {
-	case apierrors.IsNotFound(err):
-		return wrap(ErrGone, err)
+	switch { // the code of a denial may be any, such as that of an object that does not exist
 	case clients.DeniedByAdmission(err) && !strings.Contains(err.Error(), notEvaluated):
 		return wrap(ErrDenied, wrap(ErrRejected, err))
 	case clients.DeniedByAdmission(err), apierrors.IsForbidden(err):
 		return wrap(ErrDenied, err)
+	case apierrors.IsNotFound(err):
+		return wrap(ErrGone, err)
 	case apierrors.IsConflict(err):
 		return wrap(ErrConflict, err)
 	case apierrors.IsRequestEntityTooLargeError(err), strings.Contains(err.Error(), tooLarge):
