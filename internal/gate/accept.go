@@ -44,6 +44,9 @@ type Acceptance struct {
 // the one whose name sorts first) and the other one is not; the acceptance of both
 // describes the conflict.
 //
+// A gate that is broken, such as one that is still being compiled, is not accepted, but takes
+// precedence nevertheless: its taint stays on the nodes that it holds.
+//
 // A gate in dry run takes precedence only over other gates in dry run. It is accepted
 // even if the administrator does not allow its keys or a NodeReadinessRule manages them,
 // because it does not change any taint.
@@ -66,13 +69,16 @@ func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 				yielding[by.gate.Name] = append(yielding[by.gate.Name], yield{g, t})
 			}
 		}
-		if a.Accepted {
+		if a.Accepted || g.Broken && policy.refuse(g).Message == "" {
 			earlier.add(g)
 		}
 		out[g.Name] = a
 	}
 	for name, younger := range yielding {
 		a := out[name]
+		if !a.Accepted {
+			continue
+		}
 		if a.Reason != v1alpha1.ReasonInDryRun && a.Reason != v1alpha1.ReasonPaused {
 			a.Reason = v1alpha1.ReasonTaintConflict
 		}

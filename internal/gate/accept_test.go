@@ -73,6 +73,10 @@ func TestAccept(t *testing.T) {
 		"a gate yields to a paused gate":     {[]Gate{aGate("a", proving, older, inPause, tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy, "a=Paused b=!TaintConflict", ""},
 		"a rejected gate claims nothing": {[]Gate{aGate("a", older, waitingFor(), tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy,
 			"a=!InvalidSpec b=Accepted", ""},
+		"a gate yields to one that is still being compiled": {[]Gate{aGate("a", older, broken, waitingFor(), tainting("k=1:NoSchedule")), aGate("b", proving, younger, tainting("k=2:NoSchedule"))}, policy,
+			"a=!InvalidSpec b=!TaintConflict", ""},
+		"but not if its key is not allowed": {[]Gate{aGate("a", older, broken, waitingFor(), tainting("nrr.example/key=1:NoSchedule")), aGate("b", proving, younger, inDryRun, tainting("nrr.example/key=2:NoSchedule"))}, policy,
+			"a=!InvalidSpec b=DryRun", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 { // in either order

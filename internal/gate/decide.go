@@ -91,6 +91,8 @@ type decider struct {
 	supposed map[string]bool
 	// ring contains the gates that keep their state because they contradict each other.
 	ring map[string]bool
+	// broken contains the gates that are broken, whatever they select.
+	broken []*Gate
 }
 
 // workspace is memory that is used only while a decision is made. It is reused by the

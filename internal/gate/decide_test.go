@@ -218,6 +218,12 @@ func TestGateGone(t *testing.T) {
 		"renamed, but the new gate is not accepted": {
 			aNode(aGate("zzz", tainting(cniTaint), refused)).closed("cni"),
 			"write [] cni:Closed>-(GateDeleted) zzz:->-"},
+		"renamed, but the new gate is still being compiled": {
+			aNode(aGate("zzz", tainting(cniTaint), refused, broken, waitingFor(), selecting("pool=gpu"))).closed("cni"),
+			"[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+		"deleted, while a gate with another taint is being compiled": {
+			aNode(aGate("zzz", refused, broken, waitingFor(), selecting("pool=gpu"))).closed("cni"),
+			"write [] cni:Closed>-(GateDeleted)"},
 		"taking over replaces a record of a former Node": {
 			aNode(renamed).closed("cni").record("zzz", "Open", func(r *Record) { r.Since = epoch.Add(-2 * day) }),
 			"write [" + cniTaint + "] cni:->-(GateDeleted) zzz:Closed>Closed(Birth)"},

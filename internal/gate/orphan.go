@@ -14,7 +14,9 @@ import (
 
 // settleOrphans handles records without a gate. If their source is complete, the gate
 // was deleted. Another gate with the same taint then takes over the record, so that
-// renaming a gate does not open it; otherwise, the record is removed.
+// renaming a gate does not open it; otherwise, the record is removed. It stays while a gate
+// with the same taint is broken, such as one that is still being compiled, because it is unknown
+// whether that gate selects the node.
 func (d *decider) settleOrphans() {
 	var orphans []*slot
 	unreadable := false
@@ -31,7 +33,7 @@ func (d *decider) settleOrphans() {
 		switch {
 		case s.before != nil && !d.DeletedGates[s.name] && !d.CompleteSources[cmp.Or(s.before.Source, v1alpha1.SourceCRD)]:
 			d.hold(s)
-		case d.frozen(s), s.garbled && stray:
+		case d.frozen(s), s.garbled && stray, d.mayInherit(s):
 			d.hold(s)
 		default:
 			s.verdict.Reason = v1alpha1.ReasonGateDeleted
@@ -72,6 +74,14 @@ func (d *decider) heirs() (heirs []*slot) {
 		}
 	}
 	return heirs
+}
+
+// mayInherit reports whether a broken gate may take over a deleted gate's record.
+func (d *decider) mayInherit(orphan *slot) bool {
+	return orphan.before != nil && slices.ContainsFunc(d.broken, func(g *Gate) bool {
+		_, own := g.role(orphan.before)
+		return own
+	})
 }
 
 // takeOver gives a deleted gate's record to the first heir with the same taint that has

@@ -285,8 +285,10 @@ func (d *decider) maskRecord(s *slot) {
 		r.OverrideSince = s.wasSince
 	default:
 		r.OverrideSince = d.since()
-		r.Fought, r.FoughtAt = 0, time.Time{}  // the other writer has the state that it wants
-		r.Reclosed = r.Reclosed || r.tainted() // the node was in use
+		r.Fought, r.FoughtAt = 0, time.Time{} // the other writer has the state that it wants
+		if r.Reclosed = r.Reclosed || r.tainted(); s.before != nil && s.before.tainted() {
+			r.Reclosed = s.before.Reclosed // the node was not in use in between
+		}
 	}
 	if !s.gate.Accepted {
 		return

@@ -75,6 +75,9 @@ func (d *decider) readRecords(gates []Gate) {
 		g := &gates[i]
 		raw, recorded := d.Node.Records[g.Name]
 		selected := g.Selects(d.Node.Labels)
+		if g.Broken {
+			d.broken = append(d.broken, g)
+		}
 		if recorded {
 			paired++
 		} else if !selected || g.Mode == v1alpha1.ModeDryRun && !d.acts(g) {
