@@ -221,6 +221,9 @@ func TestGateGone(t *testing.T) {
 		"renamed, but the new gate is still being compiled": {
 			aNode(aGate("zzz", tainting(cniTaint), refused, broken, waitingFor(), selecting("pool=gpu"))).closed("cni"),
 			"[" + cniTaint + "] cni:Closed>Closed(Birth) held"},
+		"deleted, while a gate in dry run with its taint is being compiled": {
+			aNode(aGate("zzz", tainting(cniTaint), inDryRun, refused, broken, waitingFor(), selecting("pool=gpu"))).closed("cni"),
+			"write [] cni:Closed>-(GateDeleted)"},
 		"deleted, while a gate with another taint is being compiled": {
 			aNode(aGate("zzz", refused, broken, waitingFor(), selecting("pool=gpu"))).closed("cni"),
 			"write [] cni:Closed>-(GateDeleted)"},

@@ -80,7 +80,7 @@ func (d *decider) heirs() (heirs []*slot) {
 func (d *decider) mayInherit(orphan *slot) bool {
 	return orphan.before != nil && slices.ContainsFunc(d.broken, func(g *Gate) bool {
 		_, own := g.role(orphan.before)
-		return own
+		return own && d.acts(g)
 	})
 }
 
