@@ -77,6 +77,8 @@ type Inspector struct {
 	// being inspected.
 	queue   []string
 	waiting map[string]bool
+	// needed contains functions that report whether a waiting node need still be inspected.
+	needed map[string]func() bool
 	// dryRuns contains the nodes that only a dry run needs. They are inspected while queue is
 	// empty.
 	dryRuns []string
@@ -93,16 +95,18 @@ type Inspector struct {
 func NewInspector(pods *PodLister, wake func(string), log logr.Logger) *Inspector {
 	return &Inspector{
 		pods: pods, wake: wake, log: log, more: make(chan struct{}, 1),
-		waiting: make(map[string]bool), lists: make(map[string]*gate.PodList),
+		waiting: make(map[string]bool), needed: make(map[string]func() bool), lists: make(map[string]*gate.PodList),
 		notBefore: make(map[string]time.Time), notIdle: make(map[string]time.Time),
 	}
 }
 
 // Ask requests an inspection of a node. It returns how long the caller should wait before
 // it asks again; zero means that the node is evaluated again as soon as it has been
-// inspected. confirm requests the check after a gate has closed on an idle node, which
-// Later does not postpone. dryRun specifies that only a dry run needs the inspection.
-func (i *Inspector) Ask(node string, now time.Time, confirm, dryRun bool) time.Duration {
+// inspected, or need no longer be, which needed reports when it is the node's turn. A nil needed
+// requests the check after a gate has closed on an idle node, which Later does not postpone. dryRun
+// specifies that only a dry run needs the inspection.
+func (i *Inspector) Ask(node string, now time.Time, needed func() bool, dryRun bool) time.Duration {
+	confirm := needed == nil
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	until := i.notBefore[node]
@@ -115,6 +119,11 @@ func (i *Inspector) Ask(node string, now time.Time, confirm, dryRun bool) time.D
 	delete(i.notBefore, node)
 	if !confirm {
 		delete(i.notIdle, node)
+	}
+	if _, waits := i.needed[node]; confirm {
+		delete(i.needed, node)
+	} else if waits || !i.waiting[node] { // otherwise, it is inspected anyway
+		i.needed[node] = needed
 	}
 	i.enqueue(node, dryRun)
 	select {
@@ -186,13 +195,31 @@ func (i *Inspector) Run(ctx context.Context) {
 			}
 			continue
 		}
-		list, err := i.pods.list(ctx, node)
-		if ctx.Err() != nil {
-			return
+		if !i.drop(node) {
+			list, err := i.pods.list(ctx, node)
+			if ctx.Err() != nil {
+				return
+			}
+			i.note(node, list, err)
 		}
-		i.note(node, list, err)
 		i.wake(node)
 	}
+}
+
+// drop drops a node that need no longer be inspected, such as one that could not be closed because
+// others have used up the budget meanwhile.
+func (i *Inspector) drop(node string) bool {
+	i.mu.Lock()
+	needed := i.needed[node]
+	delete(i.needed, node)
+	i.mu.Unlock()
+	if needed == nil || needed() {
+		return false
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	delete(i.waiting, node)
+	return true
 }
 
 func (i *Inspector) next() (string, bool) {

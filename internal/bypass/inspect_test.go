@@ -18,16 +18,48 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 )
 
+func always() bool { return true }
+
+// Nodes that need no longer be inspected when it is their turn are dropped, except those that were
+// closed because they were idle.
+func TestInspectionsThatAreNoLongerNeeded(t *testing.T) {
+	i := NewInspector(nil, nil, logr.Discard())
+	now := time.Now()
+	never := func() bool { return false }
+	for node, dropped := range map[string]bool{"needed": false, "not needed": true, "closed": false, "closed since": false, "closed before": false} {
+		switch node {
+		case "needed":
+			i.Ask(node, now, always, false)
+		case "closed since":
+			i.Ask(node, now, never, false)
+			i.Ask(node, now, nil, false)
+		case "closed":
+			i.Ask(node, now, nil, false)
+		case "closed before":
+			i.Ask(node, now, nil, false)
+			i.Ask(node, now, never, false)
+		default:
+			i.Ask(node, now, never, false)
+		}
+		if got := i.drop(node); got != dropped {
+			t.Errorf("%s: dropped %v, want %v", node, got, dropped)
+		}
+	}
+	if i.Ask("not needed", now, always, false); !i.waiting["not needed"] || len(i.needed) != 1 {
+		t.Errorf("the node that was dropped is not inspected when it is needed: %v, %d", i.waiting, len(i.needed))
+	}
+}
+
 // Nodes that only dry runs need are inspected last.
 func TestDryRunsAreInspectedLast(t *testing.T) {
 	i := NewInspector(nil, nil, logr.Discard())
 	now := time.Now()
 	for _, node := range []string{"dry1", "dry2", "both"} {
-		i.Ask(node, now, false, true)
+		i.Ask(node, now, always, true)
 	}
-	i.Ask("a", now, false, false)
-	i.Ask("both", now, false, false)
-	i.Ask("a", now, false, true)
+	i.Ask("a", now, always, false)
+	i.Ask("both", now, always, false)
+	i.Ask("a", now, always, true)
 	var order []string
 	for node, ok := i.next(); ok; node, ok = i.next() {
 		order = append(order, node)

@@ -196,12 +196,14 @@ func (c *Controller) inspect(v *gate.Verdict, n *gate.Node, now time.Time) time.
 		return c.inspector.Later(n.Name, now, bypass.InspectAgain)
 	case c.permissions.missing(listPods):
 		return wait.Jitter(bypass.InspectRetry, 0.1)
-	case v.Before != v1alpha1.StateClosed:
-		if delay := c.budget.Delay(fleet.BudgetScope{Gate: v.Gate, Zone: n.Zone()}, n.Name); delay > 0 {
-			return delay
-		}
+	case v.Before == v1alpha1.StateClosed:
+		return c.inspector.Ask(n.Name, now, nil, v.DryRun)
 	}
-	return c.inspector.Ask(n.Name, now, v.Before == v1alpha1.StateClosed, v.DryRun)
+	scope, name := fleet.BudgetScope{Gate: v.Gate, Zone: n.Zone()}, n.Name
+	if delay := c.budget.Delay(scope, name); delay > 0 {
+		return delay
+	}
+	return c.inspector.Ask(name, now, func() bool { return c.budget.Delay(scope, name) == 0 }, v.DryRun)
 }
 
 // apply carries out a decision in one patch. After a conflict it reads the node again,
