@@ -19,11 +19,14 @@ func TestWhyExitStatus(t *testing.T) {
 		spec, record, refuse string
 		want                 int
 	}{
-		"a held node":                {daemon, "", daemonsPath, exitNo},
-		"closes on reboots":          {daemon, opened, daemonsPath, exitYes},
-		"has rebooted":               {daemon, before, daemonsPath, exitError},
-		"ignores reboots":            {daemon + "\n  reclosePolicy: Never", before, daemonsPath, exitYes},
-		"another does not hold":      {strings.Replace(daemon, "openWhen: [", "closeWhen: [{name: fit, label: {key: fit}}, ", 1), "", daemonsPath, exitYes},
+		"a held node":           {daemon, "", daemonsPath, exitNo},
+		"closes on reboots":     {daemon, opened, daemonsPath, exitYes},
+		"has rebooted":          {daemon, before, daemonsPath, exitError},
+		"ignores reboots":       {daemon + "\n  reclosePolicy: Never", before, daemonsPath, exitYes},
+		"another does not hold": {strings.Replace(daemon, "openWhen: [", "closeWhen: [{name: fit, label: {key: fit}}, ", 1), "", daemonsPath, exitYes},
+		"closes with its group, which the node is not in": {
+			daemon + "\n  openTogether: {labelKey: group, atLeast: 2}\n  closeTogether: WhenIncomplete", opened, daemonsPath, exitYes,
+		},
 		"closes on regression":       {daemon + "\n  reclosePolicy: OnRegression", opened, daemonsPath, exitError},
 		"nothing is hidden from it":  {label + "\n  reclosePolicy: OnRegression", opened, daemonsPath, exitYes},
 		"closes while signals hold":  {strings.Replace(daemon, "open", "close", 1), "", daemonsPath, exitError},

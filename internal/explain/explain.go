@@ -73,10 +73,15 @@ func (f *Facts) mayClose(v *gate.Verdict) bool {
 	if len(f.ReadErrors) == 0 || g == nil || !g.Accepted || g.Mode == v1alpha1.ModeDryRun || g.Mode == v1alpha1.ModePaused || overridden {
 		return false
 	}
-	if v.Wants == gate.WantPods || g.Together != nil && g.Together.Closes && !f.Node.Groups[g.Name].Known {
+	if v.Wants == gate.WantPods || f.closesByGroup(v, g) && !f.Node.Groups[g.Name].Known {
 		return true
 	}
 	return f.closesBySignals(v, g) && slices.ContainsFunc(v.Readings, gate.Reading.Unseen)
+}
+
+// closesByGroup reports whether a gate that is not closed closes if the node's group is incomplete.
+func (f *Facts) closesByGroup(v *gate.Verdict, g *gate.Gate) bool {
+	return v.NonMember == "" && g.Together != nil && g.Together.Closes && g.Together.Name(f.Node.Node.Labels) != ""
 }
 
 // closesBySignals reports whether a gate that is not closed closes if those of its signals that are
@@ -94,16 +99,6 @@ func (f *Facts) closesBySignals(v *gate.Verdict, g *gate.Gate) bool {
 	}
 	r, err := gate.ParseRecord(n.Records[g.Name])
 	return err == nil && g.Reclose != v1alpha1.RecloseNever && r.Boot != "" && n.BootID != "" && r.Boot != n.BootID
-}
-
-// hiding returns the errors of reading what a signal needs.
-func (f *Facts) hiding(needed gate.Needs) (messages []string) {
-	for i := range f.ReadErrors {
-		if f.ReadErrors[i].Hides(needed) {
-			messages = append(messages, f.ReadErrors[i].Message)
-		}
-	}
-	return messages
 }
 
 // rank is the gate's position: gates that hold the node come first, then gates that
@@ -193,8 +188,11 @@ func (f *Facts) explainSignals(v *gate.Verdict, g *gate.Gate) []Signal {
 			if r.Reason == v1alpha1.ReadingNotObserved {
 				message = r.Subject + " is unknown"
 			}
-			for _, cause := range f.hiding(g.Signals[i].Needs(f.Node.DaemonSets)) {
-				message += ": " + cause
+			needed := g.Signals[i].Needs(f.Node.DaemonSets)
+			for j := range f.ReadErrors {
+				if f.ReadErrors[j].Hides(needed) {
+					message += ": " + f.ReadErrors[j].Message
+				}
 			}
 		}
 		all = append(all, Signal{
