@@ -380,13 +380,16 @@ func withoutTaint(key string) func(*corev1.Node) {
 	}
 }
 
-func recorded(r record) func(*corev1.Node) {
+func recorded(r record) func(*corev1.Node) { return recordedFor("agent", r) }
+
+// recordedFor gives a node a gate's record.
+func recordedFor(gate string, r record) func(*corev1.Node) {
 	return func(node *corev1.Node) {
 		raw, err := json.Marshal(r)
 		if err != nil {
 			panic(err)
 		}
-		node.Annotations[v1alpha1.RecordAnnotationPrefix+"agent"] = string(raw)
+		node.Annotations[v1alpha1.RecordAnnotationPrefix+gate] = string(raw)
 	}
 }
 

@@ -3,7 +3,6 @@
 package judge
 
 import (
-	"encoding/json"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,17 +21,6 @@ func reclosing(ng *v1alpha1.NodeGate) {
 // unrelated renames the gate and gives it another taint.
 func unrelated(ng *v1alpha1.NodeGate) {
 	ng.Name, ng.Spec.Taint.Key = "unrelated", "example.com/unrelated"
-}
-
-// renamedRecord gives a node a record of gate "renamed".
-func renamedRecord(r record) func(*corev1.Node) {
-	return func(node *corev1.Node) {
-		raw, err := json.Marshal(r)
-		if err != nil {
-			panic(err)
-		}
-		node.Annotations[v1alpha1.RecordAnnotationPrefix+"renamed"] = string(raw)
-	}
 }
 
 // taintHistories are histories of taints that no record holds.
@@ -88,7 +76,7 @@ var taintHistories = []history{
 		s.gate().born("a").remove(KindNodeGate, "", "agent").pass(time.Second).gate(unrelated).edit(admin, "a", unrecorded)
 	}},
 	{RuleQuiet, "a renamed gate takes over the taint", "", func(s *builder) {
-		s.gate(byLabel).born("a").remove(KindNodeGate, "", "agent").gate(byLabel, renamed).edit(nodegate, "a", unrecorded, renamedRecord(bornRecord))
+		s.gate(byLabel).born("a").remove(KindNodeGate, "", "agent").gate(byLabel, renamed).edit(nodegate, "a", unrecorded, recordedFor("renamed", bornRecord))
 	}},
 	{RuleQuiet, "a kubelet registers with a taint that was left on an earlier Node", "", func(s *builder) {
 		s.gate().born("a").remove(KindNodeGate, "", "agent").edit(nodegate, "a", unrecorded)

@@ -233,18 +233,18 @@ func (o *opening) unreported(f found) (news found) {
 	return news
 }
 
-// currency is whether an opening is still current.
-type currency int
+// openingState is whether an opening is still current.
+type openingState int
 
 const (
-	obsolete currency = iota
-	unknown           // Nodes are being listed again
+	obsolete openingState = iota
+	unknown               // Nodes are being listed again
 	current
 )
 
 // current returns the gate's policy for bypassed pods and the node, if the opening is still
 // current: it is the same boot of the same Node, and the gate has been open since.
-func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Node, currency) {
+func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Node, openingState) {
 	ng, listed := b.Gates().Declared[key.gate]
 	facts, known := b.Facts(key.node)
 	n := &facts.Node
