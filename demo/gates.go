@@ -47,7 +47,7 @@ func demoGates() ([]gate, error) {
 		daemon := ng.Spec.OpenWhen[0].DaemonSet
 		gates = append(gates, gate{
 			name:      ng.Name,
-			taint:     corev1.Taint{Key: ng.Spec.Taint.Key, Value: ng.Spec.Taint.Value, Effect: ng.Spec.Taint.Effect},
+			taint:     ng.Spec.Taint.Core(),
 			daemonSet: types.NamespacedName{Namespace: daemon.Namespace, Name: daemon.Name},
 		})
 	}

@@ -118,7 +118,7 @@ func agrees(n *corev1.Node) error {
 			return fmt.Errorf("taint %s exists twice: %s", id, keys(n))
 		}
 		seen[id] = true
-		text := gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+		text := gate.TaintText(v1alpha1.TaintOf(t))
 		if strings.HasPrefix(t.Key, ownPrefix) && !claimed[text] {
 			return fmt.Errorf("no record claims taint %s: %s, %v", text, keys(n), n.Annotations)
 		}

@@ -153,7 +153,7 @@ func (s *subject) after(running []string, reports corev1.Node, drivers bool) str
 	if !s.gate.CloseWhen {
 		closed := gate.Record{State: v1alpha1.StateClosed, Taint: gate.TaintText(s.gate.Taint), Source: s.gate.Source, Boot: f.Node.BootID}
 		f.Node.Records = map[string]string{s.gate.Name: closed.String()}
-		f.Node.Taints = []corev1.Taint{{Key: s.gate.Taint.Key, Value: s.gate.Taint.Value, Effect: s.gate.Taint.Effect}}
+		f.Node.Taints = []corev1.Taint{s.gate.Taint.Core()}
 	}
 	return gate.Decide([]gate.Gate{s.gate}, f, now).Verdicts[0].After
 }
@@ -345,7 +345,7 @@ func TestPresetsNameMissingTolerations(t *testing.T) {
 			if ds.Namespace == "other-namespace" {
 				continue
 			}
-			taint := corev1.Taint{Key: s.gate.Taint.Key, Value: s.gate.Taint.Value, Effect: s.gate.Taint.Effect}
+			taint := s.gate.Taint.Core()
 			if gate.Tolerates(ds.Tolerations, taint) {
 				continue
 			}

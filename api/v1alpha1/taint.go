@@ -40,6 +40,14 @@ type Taint struct {
 	Effect corev1.TaintEffect `json:"effect"`
 }
 
+// TaintOf returns a node's taint without timeAdded.
+func TaintOf(t corev1.Taint) Taint { return Taint{Key: t.Key, Value: t.Value, Effect: t.Effect} }
+
+// Core returns the taint as a node has it, without timeAdded.
+func (t Taint) Core() corev1.Taint {
+	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+}
+
 // Taints returns all taints that the gate may add to a node.
 func (s *NodeGateSpec) Taints() []Taint {
 	if s.RecloseTaint == nil {

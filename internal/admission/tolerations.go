@@ -125,7 +125,7 @@ func (e *TolerationEntry) Selects(namespace, name string, set labels.Set) bool {
 
 // Tolerated reports whether tolerations tolerate the entry's taint.
 func (e *TolerationEntry) Tolerated(tolerations []corev1.Toleration) bool {
-	return gate.Tolerates(tolerations, corev1.Taint{Key: e.Taint.Key, Value: e.Taint.Value, Effect: e.Taint.Effect})
+	return gate.Tolerates(tolerations, e.Taint.Core())
 }
 
 // Toleration returns the toleration that the policy adds.

@@ -225,7 +225,7 @@ func (s *overrider) planRemoveTaint(node *corev1.Node) (OverriddenNode, func(con
 		return n, nil, fmt.Errorf("the gate would add its taint again: %s", whyNotOpened(g))
 	}
 	n.Changed = true
-	n.Now = fmt.Sprintf("taint %s is removed, which opens the gate", gate.TaintText(v1alpha1.Taint{Key: taint.Key, Value: taint.Value, Effect: taint.Effect}))
+	n.Now = fmt.Sprintf("taint %s is removed, which opens the gate", gate.TaintText(v1alpha1.TaintOf(taint)))
 	n.Then = "the gate stays open while its signals keep holding, and closes when they hold again after an interruption"
 	if other != "" {
 		n.Warnings = append(n.Warnings, fmt.Sprintf("gate %s is also closed, with the same taint: it opens as well", other))

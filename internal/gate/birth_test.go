@@ -24,7 +24,7 @@ func taintsOf(texts ...string) []corev1.Taint {
 		if !ok {
 			panic(text)
 		}
-		all = append(all, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+		all = append(all, t.Core())
 	}
 	return all
 }

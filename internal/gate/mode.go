@@ -162,7 +162,7 @@ func (d *decider) withDryRun(gates []Gate) (f Facts, supposed map[string]bool) {
 	for _, t := range closed {
 		switch i := n.taint(t.Key, t.Effect); {
 		case i < 0:
-			n.Taints = append(n.Taints, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+			n.Taints = append(n.Taints, t.Core())
 		case d.reverted(t):
 			n.Taints[i].Value = t.Value
 		}

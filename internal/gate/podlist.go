@@ -66,7 +66,7 @@ func (p *BoundPod) isWorkload() bool { return !p.Daemon && !p.Mirror && !p.Finis
 // Tolerates reports whether the pod tolerates the taint, even if only for a limited
 // time.
 func (p *BoundPod) Tolerates(t v1alpha1.Taint) bool {
-	return Tolerates(p.Tolerations, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	return Tolerates(p.Tolerations, t.Core())
 }
 
 // Tolerates reports whether one of the tolerations tolerates the taint, even if only for a

@@ -35,7 +35,7 @@ type Released struct {
 // It depends only on the Node. It is used when no controller is running any longer.
 func Release(n *Node, named func(gate string) bool) Released {
 	out := Released{Decision: Decision{Taints: slices.Clone(n.Taints)}}
-	own, others := make(map[heldTaint]bool), make(map[heldTaint]bool)
+	own, others := make(map[TaintID]bool), make(map[TaintID]bool)
 	var garbled []string
 	for _, name := range slices.Sorted(maps.Keys(n.Records)) {
 		r, err := ParseRecord(n.Records[name])
@@ -55,7 +55,7 @@ func Release(n *Node, named func(gate string) bool) Released {
 		}
 	}
 	out.Taints = slices.DeleteFunc(out.Taints, func(t corev1.Taint) bool {
-		at := heldTaint{t.Key, t.Effect}
+		at := TaintID{t.Key, t.Effect}
 		goes := own[at] && !others[at]
 		if goes {
 			out.Removed = append(out.Removed, t)
@@ -63,7 +63,7 @@ func Release(n *Node, named func(gate string) bool) Released {
 		return goes
 	})
 	suspect := slices.ContainsFunc(out.Taints, func(t corev1.Taint) bool {
-		return !others[heldTaint{t.Key, t.Effect}] && !strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix)
+		return !others[TaintID{t.Key, t.Effect}] && !strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix)
 	})
 	for _, name := range garbled {
 		if suspect {
@@ -116,15 +116,8 @@ func (r *Released) unpublish(n *Node, named func(string) bool) {
 	r.Gates = slices.Compact(r.Gates)
 }
 
-// heldTaint identifies a taint. A node cannot carry two taints with the same key and
-// effect.
-type heldTaint struct {
-	key    string
-	effect corev1.TaintEffect
-}
-
 // held returns the taint that the record accounts for.
-func (r *Record) held() heldTaint {
+func (r *Record) held() TaintID {
 	t, _ := parseTaint(r.Taint)
-	return heldTaint{t.Key, t.Effect}
+	return IDOf(t)
 }

@@ -217,7 +217,7 @@ func (s *sim) taint(texts ...string) *sim {
 		if !ok {
 			panic(text)
 		}
-		s.facts.Node.Taints = append(slices.Clip(s.facts.Node.Taints), corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+		s.facts.Node.Taints = append(slices.Clip(s.facts.Node.Taints), t.Core())
 	}
 	return s
 }
@@ -373,7 +373,7 @@ func (s *sim) remember(d Decision) {
 }
 
 func coreText(t corev1.Taint) string {
-	return TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+	return TaintText(v1alpha1.TaintOf(t))
 }
 
 func taintTexts(taints []corev1.Taint) string {

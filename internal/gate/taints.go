@@ -263,7 +263,7 @@ func (s *slot) accounts(t *corev1.Taint) bool {
 
 // newTaint returns the taint as it is added to a node.
 func (d *decider) newTaint(t v1alpha1.Taint) corev1.Taint {
-	taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+	taint := t.Core()
 	if t.Effect == corev1.TaintEffectNoExecute {
 		// tolerationSeconds counts from this time.
 		taint.TimeAdded = &metav1.Time{Time: d.now}

@@ -151,7 +151,7 @@ func tolerationsNotAdded(j *checker, s *subject) []hit {
 // untolerated returns the taints that are not tolerated, as text.
 func untolerated(tolerations []corev1.Toleration, taints []v1alpha1.Taint) (texts []string) {
 	for _, t := range taints {
-		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+		taint := t.Core()
 		if t.Effect != corev1.TaintEffectPreferNoSchedule && !gate.Tolerates(tolerations, taint) {
 			texts = append(texts, gate.TaintText(t))
 		}

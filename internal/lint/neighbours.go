@@ -73,7 +73,7 @@ func kueueReplacesNodes(j *checker, s *subject) (hits []hit) {
 				own++
 			}
 		}
-		if topology == "" || own == 0 || gate.Tolerates(f.tolerations(), corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) {
+		if topology == "" || own == 0 || gate.Tolerates(f.tolerations(), t.Core()) {
 			continue
 		}
 		hits = append(hits, hit{"resourceflavor/" + f.GetName(), fmt.Sprintf("the gate adds %s to nodes in use, and ResourceFlavor %s, which has the topology %s, selects %d of the gate's %d nodes and does not tolerate the taint",

@@ -198,7 +198,7 @@ func strayTaint(j *checker, s *subject) (hits []hit) {
 	for _, n := range j.Nodes {
 		for _, t := range n.Taints {
 			if j.isStray(s, n, t) {
-				text := gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+				text := gate.TaintText(v1alpha1.TaintOf(t))
 				nodes[text] = append(nodes[text], n.Name)
 			}
 		}

@@ -116,7 +116,7 @@ func (x *explorer) checkQuiet(s *visit, m *machine) {
 // hasStray reports whether there is a taint of a gate that no record accounts for.
 func (x *explorer) hasStray(m *marks, g *gate.Gate) bool {
 	return slices.ContainsFunc(m.taints, func(t corev1.Taint) bool {
-		return isOwn(g, v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) && !accounted(m, t)
+		return isOwn(g, v1alpha1.TaintOf(t)) && !accounted(m, t)
 	})
 }
 

@@ -75,7 +75,7 @@ func (f *filter) obstacle(n *Node, taints []corev1.Taint) string {
 	}
 	if len(taints) > 0 {
 		t := taints[0]
-		return "the pod does not tolerate " + gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+		return "the pod does not tolerate " + gate.TaintText(v1alpha1.TaintOf(t))
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.requests)) {
 		want, free := f.requests[name], n.Status.Allocatable[name]

@@ -232,6 +232,6 @@ func asNew(g *gate.Gate, f gate.Facts) gate.Facts {
 	}
 	n.Records, n.Overrides = map[string]string{g.Name: r.String()}, nil
 	taints := slices.DeleteFunc(slices.Clone(n.Taints), func(t corev1.Taint) bool { return t.Key == g.Taint.Key && t.Effect == g.Taint.Effect })
-	n.Taints = append(taints, corev1.Taint{Key: g.Taint.Key, Value: g.Taint.Value, Effect: g.Taint.Effect})
+	n.Taints = append(taints, g.Taint.Core())
 	return f
 }

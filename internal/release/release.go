@@ -286,7 +286,7 @@ func newNode(name string, d *gate.Released) *Node {
 	}
 	out := &Node{Node: name, Gates: d.Gates, Kept: d.Kept}
 	for _, t := range d.Removed {
-		out.Taints = append(out.Taints, gate.TaintText(v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}))
+		out.Taints = append(out.Taints, gate.TaintText(v1alpha1.TaintOf(t)))
 	}
 	return out
 }

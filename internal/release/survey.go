@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -60,7 +61,7 @@ func survey(ctx context.Context, config *rest.Config, namespace string) (*situat
 		s.gatesUnknown = fmt.Errorf("listing NodeGates: %w", err)
 	}
 	s.running, s.runningUnknown = Running(ctx, core, namespace)
-	binding, err := core.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, birthBinding, metav1.GetOptions{})
+	binding, err := core.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, admission.BirthPolicy, metav1.GetOptions{})
 	if err == nil { // without permission to read it, there is no remark
 		s.birthActive = s.hasGates(ctx, core, binding)
 	}
@@ -69,10 +70,6 @@ func survey(ctx context.Context, config *rest.Config, namespace string) (*situat
 	}
 	return s, nil
 }
-
-// birthBinding is the name of the MutatingAdmissionPolicyBinding that makes the API
-// server close gates on new nodes.
-const birthBinding = "nodegate-birth"
 
 // Running reports whether a controller is running, that is, holds its lease.
 func Running(ctx context.Context, core kubernetes.Interface, namespace string) (bool, error) {
@@ -137,7 +134,7 @@ func (s *situation) judge(nodes []*gate.Node, o *Options) (remarks []string, ref
 		remarks = append(remarks, fmt.Sprintf("nodegate is not running. When it runs again, its gates (%s) treat these nodes as if they had not seen them before: see existingNodes", listed(existing)))
 	}
 	if s.birthActive {
-		remarks = append(remarks, "gates still close on new nodes: to stop this, run 'kubectl delete mutatingadmissionpolicybinding "+birthBinding+"'")
+		remarks = append(remarks, "gates still close on new nodes: to stop this, run 'kubectl delete mutatingadmissionpolicybinding "+admission.BirthPolicy+"'")
 	}
 	return remarks, nil
 }

@@ -93,7 +93,7 @@ func tolerates(ds *gate.DaemonSet, taint corev1.Taint) bool {
 // of the gate that waits for it, or Holds without a reason.
 func deadlocked(ds *gate.DaemonSet, taints ...v1alpha1.Taint) gate.Reading {
 	for _, t := range taints {
-		if !tolerates(ds, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}) {
+		if !tolerates(ds, t.Core()) {
 			subject := ds.String() + " does not tolerate " + gate.TaintText(t)
 			return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonDoesNotTolerateGate, Subject: subject}
 		}

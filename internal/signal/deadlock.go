@@ -58,7 +58,7 @@ func keptAway(g, by *gate.Gate, sets *gate.DaemonSets) (string, bool) {
 		if slices.Contains(g.Taints(), t) {
 			continue
 		}
-		taint := corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+		taint := t.Core()
 		for _, s := range g.Signals {
 			if daemon, away := awayFrom(taint, s.Signal, sets); away {
 				return daemon, true

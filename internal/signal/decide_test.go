@@ -119,7 +119,7 @@ func addRecords(f *gate.Facts, state string, gates ...gate.Gate) {
 		}
 		if state == v1alpha1.StateClosed {
 			r.Reason = v1alpha1.ReasonBirth
-			f.Node.Taints = append(f.Node.Taints, corev1.Taint{Key: g.Taint.Key, Value: g.Taint.Value, Effect: g.Taint.Effect})
+			f.Node.Taints = append(f.Node.Taints, g.Taint.Core())
 		}
 		f.Node.Records[g.Name] = r.String()
 	}

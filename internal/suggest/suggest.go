@@ -284,5 +284,5 @@ func (d *daemon) String() string { return d.Namespace + "/" + d.Name }
 // tolerates reports whether the DaemonSet's pods tolerate a taint.
 func (d *daemon) tolerates(t v1alpha1.Taint) bool {
 	return t.Effect == corev1.TaintEffectPreferNoSchedule ||
-		gate.Tolerates(d.Spec.Template.Spec.Tolerations, corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect})
+		gate.Tolerates(d.Spec.Template.Spec.Tolerations, t.Core())
 }
