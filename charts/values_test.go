@@ -69,6 +69,25 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
+// nodegate must not be permitted to read protected kinds for authors of gates.
+func TestProtectedKindsAreNotObserved(t *testing.T) {
+	t.Parallel()
+	var observe []object
+	for _, p := range v1alpha1.ProtectedKinds() {
+		observe = append(observe, object{"group": p.Group, "resource": p.Resource})
+	}
+	observe = append(observe, object{"resource": "secrets"})
+	_, err := helm(t, object{"observe": observe}, "template", "nodegate", chart)
+	if err == nil {
+		t.Fatal("they are permitted")
+	}
+	for i := range observe {
+		if want := fmt.Sprintf("at '/observe/%d': 'not' failed", i); !strings.Contains(err.Error(), want) {
+			t.Errorf("%v is permitted: %v", observe[i], err)
+		}
+	}
+}
+
 // A parent chart can set the values of this chart.
 func TestValuesOfAnOuterChart(t *testing.T) {
 	rendered(t, object{"global": object{"imageRegistry": "example.com"}, "enabled": true})

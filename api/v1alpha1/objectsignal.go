@@ -9,7 +9,7 @@ import "maps"
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodeLabel) == (self.nodeBy == 'Label')",message="nodeLabel is required when nodeBy is Label, and must not be set otherwise",fieldPath=".nodeLabel"
 // +kubebuilder:validation:XValidation:rule="has(self.nodeField) == (self.nodeBy == 'Field')",message="nodeField is required when nodeBy is Field, and must not be set otherwise",fieldPath=".nodeField"
-// +kubebuilder:validation:XValidation:rule="self.kind != 'Secret' || has(self.group) && self.group.size() > 0",message="kind must not be Secret, because the results of expressions would reveal its content; use another object",fieldPath=".kind"
+// +kubebuilder:validation:XValidation:rule="!(((has(self.group) ? self.group + '/' : '/') + self.kind) in ['/Secret', '/Pod', '/Node', 'apps/DaemonSet', 'storage.k8s.io/CSINode', 'resource.k8s.io/ResourceSlice', 'resource.k8s.io/DeviceTaintRule', 'readiness.node.x-k8s.io/NodeReadinessRule', 'nodegate.dev/NodeGate'])",message="kind must not be Secret or a kind that nodegate reads for its own purposes, such as Pod or Node, because the results of expressions would reveal its content; use another signal, such as pods or condition, or another kind",fieldPath=".kind"
 type ObjectSignal struct {
 	// group is the API group of the objects. Empty means the core group.
 	// +optional

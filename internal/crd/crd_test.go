@@ -118,6 +118,27 @@ func TestEveryRuleIsInTheTable(t *testing.T) {
 	})
 }
 
+// The rule about the kinds of object signals contains all protected kinds.
+func TestProtectedKindsAreInTheRule(t *testing.T) {
+	var kinds []string
+	for _, p := range v1alpha1.ProtectedKinds() {
+		kinds = append(kinds, fmt.Sprintf("'%s/%s'", p.Group, p.Kind))
+	}
+	want, found := "in ["+strings.Join(kinds, ", ")+"])", 0
+	crdtest.Walk(t, func(path string, schema *apiextensionsv1.JSONSchemaProps) {
+		for _, celRule := range schema.XValidations {
+			if strings.Contains(celRule.Rule, "/Secret'") {
+				if found++; !strings.HasSuffix(celRule.Rule, want) {
+					t.Errorf("%s: the rule is\n%s\nwant the end\n%s", path, celRule.Rule, want)
+				}
+			}
+		}
+	})
+	if found != 4 {
+		t.Errorf("%d rules, want one for each list of signals, and for each anyOf", found)
+	}
+}
+
 // TestEveryFieldIsDescribed checks that every field has a description for kubectl
 // explain.
 func TestEveryFieldIsDescribed(t *testing.T) {

@@ -376,8 +376,11 @@ var rules = []rule{
 		at: "spec.openWhen[0].object.kind", message: "kind must be the name of a kind, such as CiliumNode; correct it",
 		keep: object("kind: CiliumNode"), breaks: object("kind: ciliumnodes"),
 	}, {
-		at: "spec.openWhen[0].object.kind", message: "kind must not be Secret, because the results of expressions would reveal its content; use another object",
+		at: "spec.openWhen[0].object.kind", message: "kind must not be Secret or a kind that nodegate reads for its own purposes, such as Pod or Node, because the results of expressions would reveal its content; use another signal, such as pods or condition, or another kind",
 		keep: object("kind: Secret, group: example.com"), breaks: object("kind: Secret"),
+	}, {
+		at: "spec.openWhen[0].object.kind", message: "kind must not be Secret or a kind that nodegate reads for its own purposes, such as Pod or Node, because the results of expressions would reveal its content; use another signal, such as pods or condition, or another kind",
+		keep: object("kind: DaemonSet"), breaks: object("kind: DaemonSet, group: apps"),
 	}, {
 		at: "spec.openWhen[0].object.namespace", message: "namespace must be a DNS label (lower-case letters, digits and '-'); correct it",
 		keep: object("namespace: a-1"), breaks: object("namespace: a.b"),

@@ -6,7 +6,6 @@ package install
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/crd"
 )
@@ -74,11 +74,11 @@ func (o Options) Validate() error {
 // validateObserve rejects resources whose content gates must not reveal.
 func (o Options) validateObserve() error {
 	for _, r := range o.Observe {
-		switch {
-		case r.Resource == "" || strings.ContainsAny(r.Resource+r.Group, "*/"):
+		if r.Resource == "" || strings.ContainsAny(r.Resource+r.Group, "*/") {
 			return fmt.Errorf("checking --observe: %q is not a resource: write it as RESOURCE.GROUP, such as ciliumnodes.cilium.io", r)
-		case r == corev1.Resource("secrets"):
-			return errors.New("checking --observe: secrets must not be observed, because the results of expressions would reveal their content")
+		}
+		if err := v1alpha1.CheckObserved(r); err != nil {
+			return fmt.Errorf("checking --observe: %w", err)
 		}
 	}
 	return nil

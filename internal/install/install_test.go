@@ -13,12 +13,15 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 )
 
@@ -161,7 +164,7 @@ func TestEvictPods(t *testing.T) {
 	}
 }
 
-// nodegate may read objects of other kinds only with Observe, and never Secrets.
+// nodegate may read objects of other kinds only with Observe, and never protected kinds.
 func TestObserve(t *testing.T) {
 	o := options
 	o.Observe = []schema.GroupResource{{Group: "cilium.io", Resource: "ciliumnodes"}}
@@ -169,7 +172,9 @@ func TestObserve(t *testing.T) {
 	if err := Write(&out, o); err != nil || !strings.Contains(out.String(), "- ciliumnodes\n") {
 		t.Errorf("%v: ciliumnodes are not permitted", err)
 	}
-	for _, bad := range []schema.GroupResource{{Resource: "secrets"}, {}, {Group: "cilium.io", Resource: "*"}, {Resource: "pods/log"}} {
+	for _, bad := range []schema.GroupResource{
+		{Resource: "secrets"}, {Resource: "pods"}, {Group: "apps", Resource: "daemonsets"}, {}, {Group: "cilium.io", Resource: "*"}, {Resource: "pods/log"},
+	} {
 		o.Observe = []schema.GroupResource{bad}
 		if err := Write(&out, o); err == nil {
 			t.Errorf("%v is permitted", bad)
@@ -178,6 +183,59 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%v is valid", bad)
 		}
 	}
+}
+
+// Object signals must not read what nodegate may list for its own purposes: the administrator
+// has not allowed authors of gates to learn its content.
+func TestWhatNodegateListsIsProtected(t *testing.T) {
+	o := options
+	o.EvictPods, o.NodeConditions, o.GuardDaemonPods = true, true, true
+	listed := sets.New[schema.GroupResource]()
+	for _, birth := range []admission.Birth{admission.ByPolicy, admission.ByWebhook} {
+		o.Birth = birth
+		objects, err := Objects(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, object := range objects {
+			listed = listed.Union(listable(object))
+		}
+	}
+	protected := sets.New(schema.GroupResource{Resource: "secrets"})
+	for r := range listed {
+		if v1alpha1.CheckObserved(r) == nil {
+			t.Errorf("nodegate may list %s, and object signals may read it: add it to ProtectedKinds", r)
+		}
+	}
+	for _, p := range v1alpha1.ProtectedKinds() {
+		if r := (schema.GroupResource{Group: p.Group, Resource: p.Resource}); !listed.Union(protected).Has(r) {
+			t.Errorf("%s is protected, but nodegate may not list it: remove it from ProtectedKinds", r)
+		}
+	}
+}
+
+// listable returns the resources that a ClusterRole or a Role permits to list or watch.
+// Permissions for single objects are left out: object signals list all.
+func listable(o client.Object) sets.Set[schema.GroupResource] {
+	var rules []rbacv1.PolicyRule
+	switch role := o.(type) {
+	case *rbacv1.ClusterRole:
+		rules = role.Rules
+	case *rbacv1.Role:
+		rules = role.Rules
+	}
+	all := sets.New[schema.GroupResource]()
+	for _, rule := range rules {
+		if len(rule.ResourceNames) > 0 || !slices.Contains(rule.Verbs, "list") && !slices.Contains(rule.Verbs, "watch") && !slices.Contains(rule.Verbs, "*") {
+			continue
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				all.Insert(schema.GroupResource{Group: group, Resource: resource})
+			}
+		}
+	}
+	return all
 }
 
 func TestBadOptionsWriteNothing(t *testing.T) {

@@ -22,6 +22,10 @@ type object struct {
 }
 
 func newObject(spec *v1alpha1.ObjectSignal) (gate.Signal, error) {
+	// The API rejects these kinds too, but not in gates that were stored before it did.
+	if err := spec.CheckKind(); err != nil {
+		return nil, fmt.Errorf("compiling kind: %w", err)
+	}
 	s := object{query: gate.ObjectQuery{
 		ObjectSource: gate.ObjectSource{Group: spec.Group, Version: spec.Version, Kind: spec.Kind, Namespace: spec.Namespace},
 		NodeBy:       cmp.Or(spec.NodeBy, v1alpha1.NodeByName), NodeKey: spec.NodeLabel + spec.NodeField, Expression: spec.Expression,

@@ -66,3 +66,19 @@ func TestObjectsThatDoNotCompile(t *testing.T) {
 		}
 	}
 }
+
+// Gates must not reveal objects that nodegate reads for its own purposes. They may read other
+// kinds of the same name.
+func TestProtectedKinds(t *testing.T) {
+	for _, p := range v1alpha1.ProtectedKinds() {
+		source := v1alpha1.SignalSource{Object: ciliumNode.Object.DeepCopy()}
+		for _, version := range []string{"v1", "v1alpha3"} {
+			source.Object.Group, source.Object.Version, source.Object.Kind = p.Group, version, p.Kind
+			if _, err := compile(&source); err == nil || !strings.Contains(err.Error(), "kind must not be "+p.Kind) || !strings.Contains(err.Error(), p.Instead) {
+				t.Errorf("%s/%s, %s: %v", p.Group, version, p.Kind, err)
+			}
+		}
+		source.Object.Group = "example.com"
+		mustCompile(t, source)
+	}
+}
