@@ -39,7 +39,7 @@ var Rules = []Rule{
 	{
 		ID: "daemon-does-not-tolerate", Severity: Error, Needs: []Kind{DaemonSets}, check: daemonDoesNotTolerate,
 		Why: "The gate is deadlocked: it waits for the daemon, and its taint keeps the daemon off the node. With NoExecute, it also evicts a running daemon.",
-		Do:  "Run 'kubectl gate tolerate NAMESPACE/DAEMONSET', or add a toleration of the taint (operator Exists, without effect) to the DaemonSet's pod template.",
+		Do:  "Add a toleration of the taint (operator Exists, without effect) to the DaemonSet's pod template, or run 'kubectl gate tolerate NAMESPACE/DAEMONSET'. The command requires that the gate is in the cluster: apply a new gate with mode DryRun first.",
 	},
 	{
 		ID: "tolerations-not-added", Severity: Warning, Needs: []Kind{TolerationsPolicy}, check: tolerationsNotAdded,
