@@ -14,7 +14,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 	"github.com/nodegate/nodegate/internal/kube/write"
@@ -110,17 +109,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.initialize()
 	m.buildInfo()
 	return m
-}
-
-// initialize initializes counters to zero. Prometheus would not detect the first increase of
-// a series that starts at one.
-func (m *Metrics) initialize() {
-	for _, outcome := range []string{patchOK, patchConflict, patchGone, patchDenied, patchError} {
-		m.Patches.WithLabelValues(outcome)
-	}
-	for _, outcome := range []string{eventWritten, EventFailed, EventDropped} {
-		m.Events.WithLabelValues(outcome)
-	}
 }
 
 func (m *Metrics) gauge(name, help string, labels ...string) *prometheus.GaugeVec {
@@ -270,7 +258,8 @@ func (m *Metrics) about(name string, write func()) {
 	}
 }
 
-// KeepGates removes the series of gates, and of their signals, that are not in signals.
+// KeepGates initializes the counters of the gates in signals, and removes the series of
+// gates, and of their signals, that are not in signals.
 func (m *Metrics) KeepGates(signals map[string][]string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -287,13 +276,8 @@ func (m *Metrics) KeepGates(signals map[string][]string) {
 			}
 		}
 	}
-	for name := range signals { // see initialize
-		for _, certainty := range []string{Certain, Possible} {
-			m.Bypasses.WithLabelValues(name, certainty)
-			m.Rejections.WithLabelValues(name, certainty, OwnedByController)
-			m.Rejections.WithLabelValues(name, certainty, OwnedByNone)
-		}
-		m.Closes.WithLabelValues(name, string(v1alpha1.ReasonBirth))
+	for name := range signals {
+		m.initializeGate(name)
 	}
 	m.gates = signals
 }

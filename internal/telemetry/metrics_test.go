@@ -153,7 +153,73 @@ func TestSeriesAreRemovedWithTheirGate(t *testing.T) {
 	}
 }
 
+// valuesOf returns the values of a label that a metric has series with, for a gate.
+func (c *collectors) valuesOf(t *testing.T, metric, gateName, label string) (values []string) {
+	t.Helper()
+	families, err := c.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, series := range family.GetMetric() {
+			labels := make(map[string]string)
+			for _, pair := range series.GetLabel() {
+				labels[pair.GetName()] = pair.GetValue()
+			}
+			if family.GetName() == metric && labels[labelGate] == gateName {
+				values = append(values, labels[label])
+			}
+		}
+	}
+	slices.Sort(values)
+	return values
+}
+
+// Every counter of a gate starts at zero: for all reasons in the runbook's table, and all
+// outcomes on the page about metrics.
+func TestCountersOfAGateStartAtZero(t *testing.T) {
+	runbook, err := os.ReadFile("../../docs/runbooks/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closes, opens := []string{"ExistingIdle"}, []string{"Adopted"} // not in the table with the other reasons of their column
+	for _, row := range reasonRow.FindAllStringSubmatch(string(runbook), -1) {
+		closes = append(closes, row[1])
+		if row[2] != "" && row[2] != string(v1alpha1.ReasonGateDeleted) { // then the gate has no series
+			opens = append(opens, row[2])
+		}
+	}
+	page, err := os.ReadFile("../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var evictions []string
+	row := regexp.MustCompile(`nodegate_evictions_total.*had started: (.*)\.`).FindStringSubmatch(string(page))
+	for _, outcome := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(row[1], -1) {
+		evictions = append(evictions, outcome[1])
+	}
+	c, m := everyMetric()
+	m.KeepGates(map[string][]string{"gate": nil})
+	for _, want := range []struct {
+		metric, label string
+		values        []string
+	}{
+		{"nodegate_closes_total", labelReason, closes}, {"nodegate_opens_total", labelReason, opens}, {"nodegate_evictions_total", labelOutcome, evictions},
+	} {
+		slices.Sort(want.values)
+		values := slices.Compact(want.values)
+		if got := c.valuesOf(t, want.metric, "gate", want.label); !slices.Equal(got, values) || len(got) < 5 {
+			t.Errorf("%s has series for\n%s, want\n%s", want.metric, got, values)
+		}
+	}
+	m.KeepGates(nil)
+	if names := c.having(t, labelGate, "gate"); len(names) > 0 {
+		t.Errorf("series of a removed gate: %s", names)
+	}
+}
+
 var (
+	reasonRow = regexp.MustCompile("(?m)^\\| `([A-Z]\\w+)` \\| [^|]+ \\| \\| (?:`(\\w+)`)? ?\\|")
 	described = regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
 	metricRow = regexp.MustCompile("(?m)^\\| `(nodegate_\\w+)` \\| \\w+ \\|([^|]*)\\|")
 )
