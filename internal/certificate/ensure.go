@@ -64,7 +64,8 @@ type Options struct {
 }
 
 // Ensure makes sure that the Secret contains a serving certificate for the webhook, and
-// that the API server trusts it. If both are the case, it changes nothing.
+// that the API server trusts it. If both are the case, it changes nothing, also if a user
+// has created them and the Secret has no authorities.
 //
 // A certificate is replaced without interruption: first, the API server trusts the new
 // authority in addition to the old one, and then the Secret is changed. The old authority
@@ -93,12 +94,27 @@ func Ensure(ctx context.Context, o Options) error {
 	if err := o.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading the Secret: %w", err)
 	}
-	have := parse(secret.Data)
-	if err := have.validate(o.Hosts, o.Clock.Now()); err == nil && !o.Renew {
+	have, authorities := parse(secret.Data), secret.Data[keyAuthorities]
+	invalid := have.validate(o.Hosts, o.Clock.Now())
+	if invalid != nil || o.Renew {
+		// The authority of a user's own certificate may be in the configuration only.
+		authorities = trusted(&configuration)
+		have.trust(authorities)
+		invalid = have.validate(o.Hosts, o.Clock.Now())
+	}
+	if invalid == nil && !o.Renew {
 		fmt.Fprintf(o.Out, "secret/%s unchanged: valid until %s\n", secret.Name, have.serving.NotAfter.Format(time.DateOnly))
-		return o.publish(ctx, &configuration, secret.Data[keyAuthorities])
+		return o.publish(ctx, &configuration, authorities)
 	}
 	return o.replace(ctx, &configuration, secret, &have)
+}
+
+// trusted returns the authorities that the API server trusts.
+func trusted(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []byte {
+	if len(configuration.Webhooks) == 0 {
+		return nil
+	}
+	return configuration.Webhooks[0].ClientConfig.CABundle // it has one webhook
 }
 
 // replace replaces the certificate, if there is one, by a new one.

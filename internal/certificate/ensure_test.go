@@ -50,6 +50,8 @@ type state struct {
 	from    time.Time
 	bundle  []byte
 	serving *x509.Certificate
+	// intermediates are sent with the serving certificate.
+	intermediates *x509.CertPool
 }
 
 func newServer(t *testing.T, objects ...client.Object) *server {
@@ -96,7 +98,7 @@ func (w *server) state() state {
 		w.Error(err)
 	}
 	h := parse(s.Data)
-	return state{from: time.Now(), bundle: c.Webhooks[0].ClientConfig.CABundle, serving: h.serving}
+	return state{from: time.Now(), bundle: c.Webhooks[0].ClientConfig.CABundle, serving: h.serving, intermediates: pool(h.intermediates)}
 }
 
 func (w *server) ensure(renew bool) error {
@@ -129,7 +131,7 @@ func (w *server) check() {
 					checks++
 					roots := x509.NewCertPool()
 					roots.AppendCertsFromPEM(caller.bundle)
-					if _, err := replica.serving.Verify(x509.VerifyOptions{Roots: roots, DNSName: host, CurrentTime: at}); err != nil {
+					if _, err := replica.serving.Verify(x509.VerifyOptions{Roots: roots, Intermediates: replica.intermediates, DNSName: host, CurrentTime: at}); err != nil {
 						w.Errorf("at %s, an API server rejects a replica: %v", at, err)
 					}
 				}

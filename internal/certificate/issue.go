@@ -86,10 +86,12 @@ func sign(template *x509.Certificate, signer *issued) (*issued, error) {
 
 // contents are the contents of the Secret. Entries that cannot be read are omitted.
 type contents struct {
-	// trusted are the authorities that the API server is to trust.
+	// trusted are the authorities that the API server trusts, or is to trust.
 	trusted []*x509.Certificate
 	// serving is the serving certificate, or nil.
 	serving *x509.Certificate
+	// intermediates are the certificates that are sent with the serving certificate.
+	intermediates []*x509.Certificate
 }
 
 func parse(data map[string][]byte) contents {
@@ -97,8 +99,30 @@ func parse(data map[string][]byte) contents {
 	h.trusted, _ = cert.ParseCertsPEM(data[keyAuthorities])
 	if pair, err := tls.X509KeyPair(data[keyCertificate], data[keyPrivate]); err == nil {
 		h.serving = pair.Leaf
+		for _, raw := range pair.Certificate[1:] {
+			if c, err := x509.ParseCertificate(raw); err == nil {
+				h.intermediates = append(h.intermediates, c)
+			}
+		}
 	}
 	return h
+}
+
+// trust adds the authorities in a bundle that the API server trusts.
+func (h *contents) trust(bundle []byte) {
+	authorities, _ := cert.ParseCertsPEM(bundle)
+	for _, c := range authorities {
+		if !slices.ContainsFunc(h.trusted, c.Equal) {
+			h.trusted = append(h.trusted, c)
+		}
+	}
+}
+
+// verify returns an error if a client that trusts only these authorities would reject the
+// serving certificate, which must not be nil. The host is not verified.
+func (h *contents) verify(now time.Time, authorities ...*x509.Certificate) error {
+	_, err := h.serving.Verify(x509.VerifyOptions{Roots: pool(authorities), Intermediates: pool(h.intermediates), CurrentTime: now})
+	return err
 }
 
 // validate returns an error if an API server that trusts the authorities would reject the
@@ -107,8 +131,8 @@ func (h *contents) validate(hosts []string, now time.Time) error {
 	if h.serving == nil {
 		return errNone
 	}
-	if _, err := h.serving.Verify(x509.VerifyOptions{Roots: pool(h.trusted), CurrentTime: now}); err != nil {
-		return fmt.Errorf("verifying the certificate with %s: %w", keyAuthorities, err)
+	if err := h.verify(now, h.trusted...); err != nil {
+		return fmt.Errorf("verifying the certificate: %w", err)
 	}
 	for _, host := range hosts {
 		if err := h.serving.VerifyHostname(host); err != nil {
@@ -124,11 +148,7 @@ func (h *contents) validate(hosts []string, now time.Time) error {
 // signers returns the trusted authorities with which the current certificate is valid.
 func (h *contents) signers(now time.Time) []*x509.Certificate {
 	return slices.DeleteFunc(slices.Clone(h.trusted), func(c *x509.Certificate) bool {
-		if h.serving == nil {
-			return true
-		}
-		_, err := h.serving.Verify(x509.VerifyOptions{Roots: pool([]*x509.Certificate{c}), CurrentTime: now})
-		return err != nil
+		return h.serving == nil || h.verify(now, c) != nil
 	})
 }
 
