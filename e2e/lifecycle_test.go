@@ -156,6 +156,28 @@ func TestRenamedGateOpensNothing(t *testing.T) {
 	k.becomes("renamed", isOpen, keyA)
 }
 
+// If the old gate is deleted first, the node opens, and the new gate ignores it.
+func TestRenamedGateIgnoresNodesIfTheOldOneIsDeletedFirst(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	old := e.declare(newGate("old", keyA, byLabel("ready")))
+	k := e.kubelet("n1")
+	k.register()
+	e.must(k.is("old", isClosed, keyA))
+	e.must(e.admin.Delete(t.Context(), old))
+	k.becomes("old", isNone, keyA)
+
+	e.eventually("the next gate is younger than the node", func() error { // creation times are in seconds
+		return unless(time.Since(k.node().CreationTimestamp.Time) >= time.Second)
+	})
+	e.declare(newGate("renamed", keyA, byLabel("ready")))
+	e.eventually("the new gate has evaluated the node", func() error {
+		all := e.readGate("renamed").Status.NonMembers
+		return unless(len(all) == 1 && all[0].Reason == v1alpha1.NonMemberCreatedBeforeGate)
+	})
+	e.must(k.is("renamed", isNone, keyA))
+}
+
 func TestEditedTaintIsReplacedInOnePatch(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
