@@ -191,6 +191,8 @@ func (w *world) life(hasPolicies bool) {
 		w.get(admission.BirthPolicy, &admissionregistrationv1.MutatingAdmissionPolicyBinding{})
 	}
 
+	w.upgradesPinnedImage()
+
 	must(w.T, w.helm(nil, "uninstall", "nodegate"))
 	w.get("nodegates.nodegate.dev", &apiextensionsv1.CustomResourceDefinition{})
 	for name, o := range map[string]client.Object{
@@ -200,6 +202,25 @@ func (w *world) life(hasPolicies bool) {
 		if err := w.find(name, o); !apierrors.IsNotFound(err) {
 			w.Errorf("%s still exists (%v)", name, err)
 		}
+	}
+}
+
+// upgradesPinnedImage verifies what the guide states about image.tag: an upgrade without values
+// keeps it, and the documented flags replace it and keep the other values.
+func (w *world) upgradesPinnedImage() {
+	w.Helper()
+	upgrade := func(want string, flags ...string) {
+		w.Helper()
+		must(w.T, w.helm(nil, append([]string{"upgrade", "nodegate", chart}, flags...)...))
+		if image := w.image(); image != want {
+			w.Errorf("the image is %s, want %s", image, want)
+		}
+	}
+	upgrade("registry.example.com/nodegate:old", "--reset-then-reuse-values", "--set=image.repository=registry.example.com/nodegate,image.tag=old")
+	upgrade("registry.example.com/nodegate:old")
+	upgrade("registry.example.com/nodegate:new", "--reset-then-reuse-values", "--set=image.tag=new")
+	if stamp := w.get("cilium", &v1alpha1.NodeGate{}).(*v1alpha1.NodeGate).Spec.OpenedAtAnnotation; stamp == "" {
+		w.Error("the upgrade lost the values of the gates")
 	}
 }
 
