@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -192,6 +193,7 @@ func (w *world) life(hasPolicies bool) {
 	}
 
 	w.upgradesPinnedImage()
+	w.undoesOffSwitch()
 
 	must(w.T, w.helm(nil, "uninstall", "nodegate"))
 	w.get("nodegates.nodegate.dev", &apiextensionsv1.CustomResourceDefinition{})
@@ -221,6 +223,22 @@ func (w *world) upgradesPinnedImage() {
 	upgrade("registry.example.com/nodegate:new", "--reset-then-reuse-values", "--set=image.tag=new")
 	if stamp := w.get("cilium", &v1alpha1.NodeGate{}).(*v1alpha1.NodeGate).Spec.OpenedAtAnnotation; stamp == "" {
 		w.Error("the upgrade lost the values of the gates")
+	}
+}
+
+// undoesOffSwitch verifies that 'helm upgrade' without values starts a controller that was
+// switched off as the runbook describes. Helm 4 applies by server-side apply; there is no
+// conflict, because an API server records no owner of zero replicas.
+func (w *world) undoesOffSwitch() {
+	w.Helper()
+	output, err := exec.CommandContext(w.Context(), clustertest.Kubectl(w.T), "--kubeconfig", w.cluster.Kubeconfig(),
+		"scale", "deployment", "-n", namespace, "--all", "--replicas=0").CombinedOutput()
+	if err != nil {
+		w.Fatalf("kubectl scale: %v\n%s", err, output)
+	}
+	must(w.T, w.helm(nil, "upgrade", "nodegate", chart))
+	if replicas := w.get(namespace+"/nodegate", &appsv1.Deployment{}).(*appsv1.Deployment).Spec.Replicas; *replicas != 2 {
+		w.Errorf("%d replicas, want 2", *replicas)
 	}
 }
 
