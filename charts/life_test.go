@@ -193,6 +193,7 @@ func (w *world) life(hasPolicies bool) {
 	}
 
 	w.upgradesPinnedImage()
+	w.removesConditions()
 	w.undoesOffSwitch()
 
 	must(w.T, w.helm(nil, "uninstall", "nodegate"))
@@ -223,6 +224,36 @@ func (w *world) upgradesPinnedImage() {
 	upgrade("registry.example.com/nodegate:new", "--reset-then-reuse-values", "--set=image.tag=new")
 	if stamp := w.get("cilium", &v1alpha1.NodeGate{}).(*v1alpha1.NodeGate).Spec.OpenedAtAnnotation; stamp == "" {
 		w.Error("the upgrade lost the values of the gates")
+	}
+}
+
+// removesConditions verifies that a command of the off switch removes the condition of a gate,
+// and no other, from nodes with and without it.
+func (w *world) removesConditions() {
+	w.Helper()
+	mine := corev1.NodeCondition{Type: v1alpha1.DeadlineConditionPrefix + heldGate, Status: corev1.ConditionTrue}
+	other := corev1.NodeCondition{Type: "example.com/other", Status: corev1.ConditionTrue}
+	for name, conditions := range map[string][]corev1.NodeCondition{"overdue": {mine, other}, "healthy": {other}} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		must(w.T, w.admin.Create(w.Context(), node))
+		node.Status.Conditions = conditions
+		must(w.T, w.admin.Status().Update(w.Context(), node))
+	}
+	for _, line := range commands(w.T, "../docs/runbooks/README.md") {
+		if !strings.Contains(line, v1alpha1.DeadlineConditionPrefix) {
+			continue
+		}
+		command := exec.CommandContext(w.Context(), "bash", "-c", "set -o pipefail\n"+strings.ReplaceAll(line, "<gate>", heldGate))
+		command.Env = append(os.Environ(), "KUBECONFIG="+w.cluster.Kubeconfig(), "KUBECACHEDIR="+os.DevNull,
+			"PATH="+filepath.Dir(clustertest.Kubectl(w.T))+string(os.PathListSeparator)+os.Getenv("PATH"))
+		if output, err := command.CombinedOutput(); err != nil {
+			w.Errorf("%s: %v\n%s", line, err, output)
+		}
+	}
+	for _, name := range []string{"overdue", "healthy"} {
+		if left := w.get(name, &corev1.Node{}).(*corev1.Node).Status.Conditions; len(left) != 1 || left[0].Type != other.Type {
+			w.Errorf("node %s has the conditions %v, want only that of another writer", name, left)
+		}
 	}
 }
 
