@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
@@ -115,13 +116,15 @@ func readWorld(ctx context.Context, reader *read.Reader, names []string, applied
 }
 
 // replaceGates adds the gates from files to the declared ones, replaces those of the
-// same name, and limits the checks to them.
+// same name, and limits the checks to them. A gate that does not exist yet counts as created
+// now: of two conflicting gates, the older one is accepted.
 func replaceGates(w *lint.World, applied []v1alpha1.NodeGate) {
 	w.Checked = make(map[string]bool)
 	for i := range applied {
 		w.Checked[applied[i].Name] = true
 		at := slices.IndexFunc(w.Gates, func(g v1alpha1.NodeGate) bool { return g.Name == applied[i].Name })
 		if at < 0 {
+			applied[i].CreationTimestamp = metav1.Now()
 			w.Gates = append(w.Gates, applied[i])
 			continue
 		}

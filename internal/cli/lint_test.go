@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cli/clitest"
@@ -33,17 +36,27 @@ func TestLintExitStatus(t *testing.T) {
 	}
 }
 
-// Gates from files replace declared gates of the same name, and only they are checked.
+// Gates from files replace declared gates of the same name, and only they are checked. Those
+// that do not exist yet are younger than all declared gates.
 func TestLintOfFiles(t *testing.T) {
 	w := &lint.World{Gates: clitest.Decode(t, clitest.Manifest("one", ""), clitest.Manifest("two", ""))}
 	status := v1alpha1.NodeGateStatus{ObservedGeneration: 7}
 	w.Gates[1].Status = status
-	replaceGates(w, clitest.Decode(t, clitest.Manifest("two", "mode: Paused"), clitest.Manifest("three", "")))
+	applied := clitest.Decode(t, clitest.Manifest("two", "mode: Paused"), strings.Replace(clitest.Manifest("three", ""), "effect:", "value: other, effect:", 1))
+	for i := range applied {
+		applied[i].CreationTimestamp = metav1.Time{} // as in a file
+	}
+	replaceGates(w, applied)
 	var names []string
 	for _, g := range w.Gates {
 		names = append(names, fmt.Sprintf("%s:%s:%d", g.Name, g.Spec.Mode, g.Status.ObservedGeneration))
 	}
 	if got, want := fmt.Sprint(names, w.Checked), "[one:Enforce:0 two:Paused:7 three:Enforce:0] map[three:true two:true]"; got != want {
 		t.Errorf("gates are %s, want %s", got, want)
+	}
+	for _, f := range lint.Of(w).Findings {
+		if refused := f.ID == "not-accepted" && f.Gate == "three"; refused != (f.Severity == lint.Error) {
+			t.Errorf("finding %+v", f)
+		}
 	}
 }
