@@ -52,8 +52,13 @@ func newTolerate(c *connection) *cobra.Command {
 			"The exit status is 0 if all DaemonSets have the tolerations, 1 if some could not be changed, and 2 if the command\n" +
 			"failed before changing anything.",
 		Example: "  kubectl gate tolerate --all --dry-run=server\n  kubectl gate tolerate kube-system/agent\n  kubectl gate tolerate --gate required-daemonsets",
-		Args:    func(_ *cobra.Command, args []string) error { return f.check(args) },
-		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), c) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(f.gates) == 0 && cmd.Flags().Changed("gate") {
+				return errNoGate
+			}
+			return f.check(args)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), c) },
 	}
 	flags := command.Flags()
 	flags.BoolVar(&f.all, "all", false, "all DaemonSets that gates wait for")
