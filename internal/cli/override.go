@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/signal"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -136,6 +138,8 @@ func (f *overrideFlags) run(ctx context.Context, c *connection, args []string) e
 	if err != nil {
 		return err
 	}
+	// A reader of the warnings that exits early must not end the command half-way.
+	signal.Ignore(syscall.SIGPIPE)
 	answer := &OverrideResult{DryRun: f.kind(), Nodes: []OverriddenNode{}}
 	var failed error
 	for i := range nodes {
