@@ -166,7 +166,7 @@ func karpenterPermanentTaint(j *checker, s *subject) (hits []hit) {
 // recloseWithStartupKey finds startup keys of gates that close on nodes in use. Closing on
 // a rebooting node does not count: such a node is starting again.
 func recloseWithStartupKey(j *checker, s *subject) (hits []hit) {
-	if s.waits() && !s.closesInUse() {
+	if !s.closesInUse() {
 		return nil
 	}
 	again := s.again()

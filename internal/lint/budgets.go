@@ -4,7 +4,6 @@ package lint
 
 import (
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -15,6 +14,9 @@ import (
 // closesInUse reports whether the gate can close on a node in use, apart from reboots. These
 // are the reasons that require budget.
 func (s *subject) closesInUse() bool {
+	if s.Mode == v1alpha1.ModePaused {
+		return false
+	}
 	return s.CloseWhen || s.Reclose == v1alpha1.RecloseOnRegression || closesExisting(s) || s.Together != nil && s.Together.Closes
 }
 
@@ -29,8 +31,7 @@ func (s *subject) budgetText() string {
 func (s *subject) share() int { return gate.MaxReclosed(s.Spec.Budget.MaxReclosed, 100) }
 
 func evictsWidely(_ *checker, s *subject) []hit {
-	evicts := slices.ContainsFunc(s.Taints(), func(t v1alpha1.Taint) bool { return t.Effect == corev1.TaintEffectNoExecute })
-	if !evicts || !s.closesInUse() || s.share() < 50 {
+	if s.again().Effect != corev1.TaintEffectNoExecute || !s.closesInUse() || s.share() < 50 {
 		return nil
 	}
 	return []hit{{"", fmt.Sprintf("the taint is NoExecute, and budget.maxReclosed is %s", s.budgetText())}}

@@ -323,9 +323,11 @@ var cases = map[string]ruleCases{
 			"the second taint":     with([]string{agent(onRegression + "  recloseTaint: {key: " + startup + ", effect: NoSchedule}\n")}),
 		},
 		good: map[string]*World{
-			"another key for it":    with([]string{keyed(startup, onRegression+"  recloseTaint: {key: "+status+", effect: NoSchedule}\n")}),
-			"only for a reboot":     with([]string{keyed(startup, "")}),
-			"it never closes again": with([]string{keyed(startup, "  reclosePolicy: Never\n")}),
+			"another key for it":                    with([]string{keyed(startup, onRegression+"  recloseTaint: {key: "+status+", effect: NoSchedule}\n")}),
+			"only for a reboot":                     with([]string{keyed(startup, "")}),
+			"it never closes again":                 with([]string{keyed(startup, "  reclosePolicy: Never\n")}),
+			"paused":                                with([]string{keyed(startup, onRegression+"  mode: Paused\n")}),
+			"only for a reboot, while it is paused": with([]string{keyed(startup, "  mode: Paused\n")}),
 		},
 	},
 	"tolerations-not-added": {
@@ -403,10 +405,15 @@ var cases = map[string]ruleCases{
 		},
 	},
 	"evicts-widely": {
-		bad: map[string]*World{"half of a zone": with([]string{strings.Replace(agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)})},
+		bad: map[string]*World{
+			"half of a zone":   with([]string{strings.Replace(agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)}),
+			"the second taint": with([]string{agent(onRegression + "  recloseTaint: {key: example.com/b, effect: NoExecute}\n  budget: {maxReclosed: 50%}\n")}),
+		},
 		good: map[string]*World{
-			"a fifth":       with([]string{strings.Replace(agent("  reclosePolicy: OnRegression\n"), "NoSchedule", "NoExecute", 1)}),
-			"only at birth": with([]string{strings.Replace(agent("  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)}),
+			"a fifth":                        with([]string{strings.Replace(agent("  reclosePolicy: OnRegression\n"), "NoSchedule", "NoExecute", 1)}),
+			"only at birth":                  with([]string{strings.Replace(agent("  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)}),
+			"another effect on nodes in use": with([]string{strings.Replace(agent(onRegression+"  recloseTaint: {key: example.com/b, effect: NoSchedule}\n  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)}),
+			"paused":                         with([]string{strings.Replace(agent(onRegression+"  mode: Paused\n  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)}),
 		},
 	},
 	"budget-is-all": {
@@ -421,8 +428,11 @@ var cases = map[string]ruleCases{
 		},
 	},
 	"budget-is-none": {
-		bad:  map[string]*World{"0": with([]string{agent("  existingNodes: Close\n  budget: {maxReclosed: 0}\n")})},
-		good: map[string]*World{"1": with([]string{agent("  existingNodes: Close\n  budget: {maxReclosed: 1}\n")})},
+		bad: map[string]*World{"0": with([]string{agent("  existingNodes: Close\n  budget: {maxReclosed: 0}\n")})},
+		good: map[string]*World{
+			"1":      with([]string{agent("  existingNodes: Close\n  budget: {maxReclosed: 1}\n")}),
+			"paused": with([]string{agent("  existingNodes: Close\n  mode: Paused\n  budget: {maxReclosed: 0}\n")}),
+		},
 	},
 	"no-boot-evidence": {
 		bad:  map[string]*World{"a label": with([]string{labelled})},

@@ -62,7 +62,7 @@ func selectsAny(s labels.Selector, nodes []*gate.Node) bool {
 // failed anyway.
 func kueueReplacesNodes(j *checker, s *subject) (hits []hit) {
 	t := s.again()
-	if s.Mode == v1alpha1.ModePaused || !s.closesInUse() || t.Effect == corev1.TaintEffectPreferNoSchedule {
+	if !s.closesInUse() || t.Effect == corev1.TaintEffectPreferNoSchedule {
 		return nil
 	}
 	for i := range j.ResourceFlavors {
