@@ -55,9 +55,13 @@ func (p pool) has(field string, t v1alpha1.Taint) bool {
 	return slices.ContainsFunc(p.taints(field), func(on corev1.Taint) bool { return on.Key == t.Key && on.Effect == t.Effect })
 }
 
+// anyValue are parts of the keys of labels that nodes of a pool can have without being listed
+// in the pool. Karpenter and its providers use karpenter.sh, karpenter.k8s.aws and the like.
+var anyValue = []string{"kubernetes.io/", "karpenter.", "eks.amazonaws.com/"}
+
 // selectedBy reports whether a gate may select nodes of the pool, according to the labels
-// of the pool's template and to the pool's requirements. Other labels of Kubernetes itself
-// may have any value.
+// of the pool's template and to the pool's requirements. Other labels of Kubernetes itself,
+// of Karpenter and of EKS may have any value.
 func (p pool) selectedBy(s labels.Selector) bool {
 	known, _, _ := unstructured.NestedStringMap(p.Object, "spec", "template", "metadata", "labels")
 	set := labels.Set{"karpenter.sh/nodepool": p.GetName()}
@@ -79,7 +83,7 @@ func (p pool) selectedBy(s labels.Selector) bool {
 				return false
 			}
 		case r.Operator() == selection.NotIn, r.Operator() == selection.DoesNotExist, r.Operator() == selection.NotEquals:
-		case !strings.Contains(r.Key(), "kubernetes.io/"):
+		case !slices.ContainsFunc(anyValue, func(part string) bool { return strings.Contains(r.Key(), part) }):
 			return false
 		}
 	}
