@@ -60,11 +60,36 @@ func (j *checker) selected(s *v1alpha1.DaemonSetsSignal) (found []*gate.DaemonSe
 
 // daemons returns the DaemonSets that a gate waits for, without duplicates.
 func (j *checker) daemons(s *subject) []*gate.DaemonSet {
+	return j.daemonsOf(s, func([]string) bool { return true })
+}
+
+// required returns the DaemonSets without which a gate does not open, without duplicates.
+func (j *checker) required(s *subject) []*gate.DaemonSet {
+	return j.daemonsOf(s, func(names []string) bool { return j.isRequired(s, names) })
+}
+
+// isRequired reports whether a gate opens only if the signal with these names holds. In anyOf,
+// another signal may hold instead, unless all of them have a problem.
+func (j *checker) isRequired(s *subject, names []string) bool {
+	if len(names) == 1 {
+		return true
+	}
+	return slices.ContainsFunc(s.Signals, func(n gate.NamedSignal) bool {
+		return n.Name == names[0] && signal.Diagnose(n.Signal, s.Taints(), j.DaemonSets).State == gate.NotYet
+	})
+}
+
+// daemonsOf returns the DaemonSets that those of a gate's signals wait for whose names are
+// included, without duplicates.
+func (j *checker) daemonsOf(s *subject, included func(names []string) bool) []*gate.DaemonSet {
 	if !s.waits() {
 		return nil
 	}
 	var all []*gate.DaemonSet
-	for _, source := range s.sources() {
+	for names, source := range s.sources() {
+		if !included(names) {
+			continue
+		}
 		if source.DaemonSet != nil {
 			if ds, _ := j.daemonSet(source.DaemonSet.Namespace, source.DaemonSet.Name); ds != nil {
 				all = append(all, ds)
@@ -84,8 +109,11 @@ func (j *checker) daemons(s *subject) []*gate.DaemonSet {
 }
 
 func daemonSetMissing(j *checker, s *subject) (hits []hit) {
+	if !s.waits() {
+		return nil
+	}
 	for names, source := range s.sources() {
-		if source.DaemonSet == nil {
+		if source.DaemonSet == nil || !j.isRequired(s, names) {
 			continue
 		}
 		if ds, known := j.daemonSet(source.DaemonSet.Namespace, source.DaemonSet.Name); known && ds == nil {
@@ -128,7 +156,7 @@ func placed(n *gate.Node) *corev1.Node {
 }
 
 func daemonDoesNotTolerate(j *checker, s *subject) (hits []hit) {
-	for _, ds := range j.daemons(s) {
+	for _, ds := range j.required(s) {
 		if lacks := untolerated(ds.Tolerations, s.Taints()); len(lacks) > 0 {
 			what := fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate %s", ds, strings.Join(lacks, " and "))
 			if j.TolerationsPolicy && s.acceptance.Accepted && gateset.MayTolerate(&s.Spec) {
@@ -169,6 +197,9 @@ func daemonWithoutProbe(j *checker, s *subject) (hits []hit) {
 }
 
 func selectsNoDaemonSet(j *checker, s *subject) (hits []hit) {
+	if !s.waits() {
+		return nil
+	}
 	for names, source := range s.sources() {
 		if source.DaemonSets == nil {
 			continue

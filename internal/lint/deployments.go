@@ -31,7 +31,7 @@ const partOf = "app.kubernetes.io/part-of"
 func deploymentName(d *appsv1.Deployment) string { return d.Namespace + "/" + d.Name }
 
 func operatorDoesNotTolerate(j *checker, s *subject) (hits []hit) {
-	for _, ds := range j.daemons(s) {
+	for _, ds := range j.required(s) {
 		for i := range j.Deployments {
 			d := &j.Deployments[i]
 			if !slices.Contains(operators[ds.Name], d.Name) {
@@ -46,7 +46,7 @@ func operatorDoesNotTolerate(j *checker, s *subject) (hits []hit) {
 }
 
 func siblingDoesNotTolerate(j *checker, s *subject) (hits []hit) {
-	for _, ds := range j.daemons(s) {
+	for _, ds := range j.required(s) {
 		part := ds.Labels[partOf]
 		for i := range j.Deployments {
 			d := &j.Deployments[i]

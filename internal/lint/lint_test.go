@@ -37,6 +37,11 @@ func by(selector string) string {
 
 func keyed(key, more string) string { return strings.Replace(agent(more), "example.com/a", key, 1) }
 
+// anyOf returns a gate that waits for one of these signals.
+func anyOf(alternatives string) string {
+	return strings.Replace(labelled, "label: {key: l}", "anyOf: ["+alternatives+"]", 1)
+}
+
 const (
 	labelled = "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: l, label: {key: l}}]\n"
 	several  = "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n" +
@@ -206,10 +211,18 @@ var cases = map[string]ruleCases{
 	},
 	"daemonset-missing": {
 		bad: map[string]*World{
-			"missing":      with([]string{agent("")}, daemonSets()),
-			"within anyOf": with([]string{strings.Replace(labelled, "label: {key: l}", "anyOf: [{name: a, label: {key: l}}, {name: b, daemonSet: {namespace: kube-system, name: none}}]", 1)}),
+			"missing": with([]string{agent("")}, daemonSets()),
+			"no alternative works": with([]string{anyOf("{name: a, daemonSet: {namespace: kube-system, name: agent}}, {name: b, daemonSet: {namespace: kube-system, name: none}}")},
+				daemonSets(daemon("agent", tolerating()))),
 		},
-		good: map[string]*World{"exists": with([]string{agent("")}), "not observed": with([]string{agent("")}, func(w *World) { w.DaemonSets = &gate.DaemonSets{} })},
+		good: map[string]*World{
+			"exists":                         with([]string{agent("")}),
+			"not observed":                   with([]string{agent("")}, func(w *World) { w.DaemonSets = &gate.DaemonSets{} }),
+			"an alternative works":           with([]string{anyOf("{name: a, label: {key: l}}, {name: b, daemonSet: {namespace: kube-system, name: none}}")}),
+			"an alternative is not observed": with([]string{anyOf("{name: a, daemonSet: {namespace: web, name: agent}}, {name: b, daemonSet: {namespace: kube-system, name: none}}")}),
+			"it closes when it is ready":     with([]string{strings.Replace(agent(""), "openWhen", "closeWhen", 1)}, daemonSets()),
+			"paused":                         with([]string{agent("  mode: Paused\n")}, daemonSets()),
+		},
 	},
 	"daemonset-misses-nodes": {
 		bad: map[string]*World{
@@ -228,11 +241,13 @@ var cases = map[string]ruleCases{
 		bad: map[string]*World{
 			"neither":              with([]string{agent("")}, daemonSets(daemon("agent", tolerating()))),
 			"one of several":       with([]string{several}, daemonSets(daemon("agent"), daemon("other", tolerating(), func(ds *gate.DaemonSet) { ds.Labels = labels.Set{"wait": "for"} }))),
+			"no alternative works": with([]string{anyOf("{name: a, daemonSet: {namespace: kube-system, name: agent}}, {name: b, daemonSet: {namespace: kube-system, name: none}}")}, daemonSets(daemon("agent", tolerating()))),
 			"only the first taint": with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"))))),
 		},
 		good: map[string]*World{
-			"both":           with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"), key("example.com/b"))))),
-			"not waited for": with([]string{labelled}, daemonSets(daemon("agent", tolerating()))),
+			"both":                 with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"), key("example.com/b"))))),
+			"not waited for":       with([]string{labelled}, daemonSets(daemon("agent", tolerating()))),
+			"an alternative works": with([]string{anyOf("{name: a, label: {key: l}}, {name: b, daemonSet: {namespace: kube-system, name: agent}}")}, daemonSets(daemon("agent", tolerating()))),
 		},
 	},
 	"daemon-without-probe": {
@@ -240,8 +255,15 @@ var cases = map[string]ruleCases{
 		good: map[string]*World{"probed": with([]string{agent("")})},
 	},
 	"selects-no-daemonset": {
-		bad:  map[string]*World{"none": with([]string{several})},
-		good: map[string]*World{"one": with([]string{several}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) { ds.Labels = labels.Set{"wait": "for"} }))), "not observed": with([]string{several}, func(w *World) { w.DaemonSets = &gate.DaemonSets{} })},
+		bad: map[string]*World{
+			"none":         with([]string{several}),
+			"within anyOf": with([]string{anyOf("{name: a, label: {key: l}}, {name: b, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: for}}}}")}),
+		},
+		good: map[string]*World{
+			"it closes when they are ready": with([]string{strings.Replace(several, "openWhen", "closeWhen", 1)}),
+			"paused":                        with([]string{several + "  mode: Paused\n"}),
+			"one":                           with([]string{several}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) { ds.Labels = labels.Set{"wait": "for"} }))), "not observed": with([]string{several}, func(w *World) { w.DaemonSets = &gate.DaemonSets{} }),
+		},
 	},
 	"gates-deadlock": {
 		bad:  map[string]*World{"mutual": with([]string{agent(""), otherGate}, daemonSets(daemon("agent", tolerating(key("example.com/a"))), daemon("other", tolerating(key("example.com/b")))))},
@@ -250,6 +272,7 @@ var cases = map[string]ruleCases{
 	"operator-does-not-tolerate": {
 		bad: map[string]*World{"cilium": with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator")))},
 		good: map[string]*World{
+			"an alternative works":      with([]string{anyOf("{name: a, label: {key: l}}, {name: b, daemonSet: {namespace: kube-system, name: cilium}}")}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator"))),
 			"it tolerates":              with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator", withTolerations(key("example.com/a"))))),
 			"another node remains":      with([]string{strings.Replace(cilium, "nodeSelector: {}", "nodeSelector: {matchLabels: {a: b}}", 1)}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator"))),
 			"an opted-out node remains": with([]string{cilium}, daemonSets(daemon("cilium")), nodes(node("n1", labels.Set{v1alpha1.OptOutLabel: v1alpha1.OptOutValue}), node("n2", nil)), deployments(deployment("cilium-operator"))),
