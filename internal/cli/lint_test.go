@@ -36,6 +36,30 @@ func TestLintExitStatus(t *testing.T) {
 	}
 }
 
+// Cilium's configuration is read from the namespace of its operator.
+func TestLintReadsCiliumConfig(t *testing.T) {
+	const path = "/api/v1/namespaces/cilium/configmaps/cilium-config"
+	objects := smallCluster()
+	objects[gatesPath] = strings.ReplaceAll(objects[gatesPath], "example.com/a", "node.cilium.io/agent-not-ready")
+	objects["/apis/apps/v1/deployments"] = list("apps/v1", "DeploymentList", "metadata: {namespace: cilium, name: cilium-operator}")
+	objects[path] = "{apiVersion: v1, kind: ConfigMap, data: {remove-cilium-node-taints: 'false', set-cilium-node-taints: 'false'}}"
+	a := newAPIServer(t, objects)
+	a.forbid("")
+	finds := func(what string, want bool) {
+		t.Helper()
+		if _, out, _ := a.run(t, "lint"); strings.Contains(out, what) != want {
+			t.Errorf("output contains %q: %t\n%s", what, !want, out)
+		}
+	}
+	finds("other-writer", false)
+	a.forbid(path)
+	finds("Not checked: configmaps cilium-config: ", true)
+	finds("warning: other-writer", false)
+	a.forbid("")
+	objects[path] = strings.ReplaceAll(objects[path], "'false'", "'true'")
+	finds("warning: other-writer", true)
+}
+
 // Gates from files replace declared gates of the same name, and only they are checked. Those
 // that do not exist yet are younger than all declared gates.
 func TestLintOfFiles(t *testing.T) {

@@ -18,6 +18,7 @@ import (
 	"github.com/nodegate/nodegate/internal/descheduler"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/writers"
 )
 
 // World is the known state of a cluster.
@@ -38,8 +39,8 @@ type World struct {
 	StatefulSets []appsv1.StatefulSet
 	// NodePools are Karpenter NodePools.
 	NodePools []unstructured.Unstructured
-	// CiliumConfig is the data of the ConfigMap kube-system/cilium-config.
-	CiliumConfig map[string]string
+	// CiliumConfigs contains the data of the ConfigMaps cilium-config, by namespace.
+	CiliumConfigs map[string]map[string]string
 	// DeschedulerPolicies are the policies of the deschedulers that Deployments and CronJobs
 	// run.
 	DeschedulerPolicies []descheduler.Policy
@@ -64,7 +65,7 @@ const (
 	DaemonSets     Kind = "daemonsets"
 	Deployments    Kind = "deployments"
 	NodePools      Kind = "nodepools"
-	CiliumConfig   Kind = "configmap kube-system/cilium-config"
+	CiliumConfig   Kind = "configmaps cilium-config"
 	StatefulSets   Kind = "statefulsets"
 	CronJobs       Kind = "cronjobs"
 	// DeschedulerPolicies are in the ConfigMaps that deschedulers mount.
@@ -207,6 +208,17 @@ func (w *World) checker() *checker {
 }
 
 func (w *World) compile() *gateset.Set { return gateset.Of(w.Gates, w.Policy, gateset.IgnoreStatus) }
+
+// CiliumNamespaces returns the namespaces in which a cilium-operator runs. Each has its own
+// configuration.
+func (w *World) CiliumNamespaces() (namespaces []string) {
+	for i := range w.Deployments {
+		if d := &w.Deployments[i]; runs(d, writers.CiliumOperator) {
+			namespaces = append(namespaces, d.Namespace)
+		}
+	}
+	return namespaces
+}
 
 // DaemonSetNamespaces returns the namespaces of the DaemonSets that gates depend on.
 func (w *World) DaemonSetNamespaces() []string {

@@ -480,10 +480,11 @@ var part = daemon("agent", func(ds *gate.DaemonSet) { ds.Labels = labels.Set{par
 
 func config(pairs ...string) func(*World) {
 	return func(w *World) {
-		w.CiliumConfig = make(map[string]string)
+		config := make(map[string]string)
 		for i := 0; i < len(pairs); i += 2 {
-			w.CiliumConfig[pairs[i]] = pairs[i+1]
+			config[pairs[i]] = pairs[i+1]
 		}
+		w.CiliumConfigs = map[string]map[string]string{"kube-system": config}
 	}
 }
 

@@ -150,11 +150,12 @@ var active = map[string]func(*checker, *appsv1.Deployment) bool{
 
 // ciliumWrites reports whether Cilium writes the taint, given its configuration and
 // Cilium's defaults.
-func ciliumWrites(j *checker, _ *appsv1.Deployment) bool {
+func ciliumWrites(j *checker, d *appsv1.Deployment) bool {
 	if j.Unread[CiliumConfig] != nil {
 		return false
 	}
-	return cmp.Or(j.CiliumConfig["remove-cilium-node-taints"], "true") == "true" || j.CiliumConfig["set-cilium-node-taints"] == "true"
+	config := j.CiliumConfigs[d.Namespace]
+	return cmp.Or(config["remove-cilium-node-taints"], "true") == "true" || config["set-cilium-node-taints"] == "true"
 }
 
 func env(d *appsv1.Deployment, name string) string {
@@ -176,15 +177,15 @@ func runs(d *appsv1.Deployment, program string) bool {
 
 func otherWriter(j *checker, s *subject) (hits []hit) {
 	for _, w := range writers.All {
-		key := w.Key
-		if w.Program == writers.CiliumOperator {
-			key = cmp.Or(j.CiliumConfig["agent-not-ready-taint-key"], key)
-		}
-		if !slices.ContainsFunc(s.Taints(), func(t v1alpha1.Taint) bool { return t.Key == key }) {
-			continue
-		}
 		for i := range j.Deployments {
-			if d := &j.Deployments[i]; runs(d, w.Program) && active[w.Program] != nil && active[w.Program](j, d) {
+			d, key := &j.Deployments[i], w.Key
+			if !runs(d, w.Program) || active[w.Program] == nil || !active[w.Program](j, d) {
+				continue
+			}
+			if w.Program == writers.CiliumOperator {
+				key = cmp.Or(j.CiliumConfigs[d.Namespace]["agent-not-ready-taint-key"], key)
+			}
+			if slices.ContainsFunc(s.Taints(), func(t v1alpha1.Taint) bool { return t.Key == key }) {
 				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s also writes %s: %s", deploymentName(d), key, w.How)})
 			}
 		}
