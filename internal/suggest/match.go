@@ -6,9 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -127,7 +125,7 @@ func (f *finder) matchSource(m *match, s *v1alpha1.SignalSource) (matched, ident
 				text = "it has pods with the labels that preset " + m.preset.Name + " selects"
 				m.specific = max(m.specific, bySelector)
 			}
-		case s.Resource != nil && d.devicePlugin && isVendorOf(d, s.Resource.Name):
+		case s.Resource != nil && !m.preset.namesDaemons() && d.provides(s.Resource.Name):
 			text = fmt.Sprintf("it is a device plugin whose name or image matches the resource %s, for which preset %s waits", s.Resource.Name, m.preset.Name)
 			m.specific = max(m.specific, byDevice)
 		}
@@ -146,6 +144,17 @@ func (f *finder) matchSource(m *match, s *v1alpha1.SignalSource) (matched, ident
 		}
 	}
 	return matched, identifies
+}
+
+// namesDaemons reports whether a preset has a signal that identifies DaemonSets. Its other
+// signals are then about the same ones.
+func (p *Preset) namesDaemons() bool {
+	for _, s := range v1alpha1.Sources(p.Gate.Spec.OpenWhen) {
+		if s.DaemonSet != nil || s.DaemonSets != nil || s.Pods != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (m *match) add(d *daemon, text string) {
@@ -197,32 +206,6 @@ func selectsPods(s *v1alpha1.PodsSignal, d *daemon) bool {
 	return err == nil && s.Namespace == d.Namespace && selector.Matches(labels.Set(d.Spec.Template.Labels))
 }
 
-// wordMin is the minimum length of a part of a resource's name that identifies its vendor.
-const wordMin = 5
-
-// isVendorOf reports whether the DaemonSet's name or an image contains the vendor's name in
-// an extended resource, such as nvidia in nvidia.com/gpu, or the resource's own name.
-func isVendorOf(d *daemon, resource string) bool {
-	domain, name, _ := strings.Cut(resource, "/")
-	parts := strings.Split(domain, ".")
-	words := []string{}
-	if len(parts) > 1 {
-		words = append(words, parts[len(parts)-2])
-	}
-	if len(name) >= wordMin {
-		words = append(words, name)
-	}
-	texts := []string{d.Name}
-	for _, containers := range [][]corev1.Container{d.Spec.Template.Spec.InitContainers, d.Spec.Template.Spec.Containers} {
-		for i := range containers {
-			texts = append(texts, containers[i].Image)
-		}
-	}
-	return slices.ContainsFunc(words, func(word string) bool {
-		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, word) })
-	})
-}
-
 // coverage returns the existing gates that wait for a DaemonSet, or for what it provides.
 func (f *finder) coverage(d *daemon) (all []Coverage) {
 	for i := range f.Gates {
@@ -257,7 +240,7 @@ func waitsFor(s *v1alpha1.SignalSource, d *daemon) bool {
 	case s.CSIDriver != nil:
 		return slices.Contains(d.drivers, s.CSIDriver.Name)
 	case s.Resource != nil:
-		return d.devicePlugin && isVendorOf(d, s.Resource.Name)
+		return d.provides(s.Resource.Name)
 	}
 	return false
 }

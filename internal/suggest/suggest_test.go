@@ -383,7 +383,7 @@ func TestEveryPresetIsSuggested(t *testing.T) {
 // A gate covers a DaemonSet if it waits for it, or for what it provides.
 func TestCoverage(t *testing.T) {
 	driver := daemonSet(t, "kube-system/x", registers("disk-b.example.com"))
-	plugin := daemonSet(t, "kube-system/acme-x", mounts("/var/lib/kubelet/device-plugins", false))
+	plugin := daemonSet(t, "kube-system/acme-fpga", mounts("/var/lib/kubelet/device-plugins", false))
 	pods := daemonSet(t, "kube-system/x", mounts("/opt/cni/bin", false), "example.com/init")
 	for name, c := range map[string]struct {
 		signals string
@@ -396,6 +396,7 @@ func TestCoverage(t *testing.T) {
 		"its CSI driver":    {"- {name: s, csiDriver: {name: disk-b.example.com}}", driver, "[g true ]"},
 		"its devices":       {"- {name: s, resource: {name: acme.com/fpga}}", plugin, "[g true ]"},
 		"other devices":     {"- {name: s, resource: {name: other.com/fpga}}", plugin, ""},
+		"its vendor's":      {"- {name: s, resource: {name: acme.com/gpu}}", plugin, ""},
 		"its pods":          {"- {name: s, pods: {namespace: kube-system, selector: {matchLabels: {example.com/init: \"true\"}}}}", pods, "[g true ]"},
 		"other pods":        {"- {name: s, pods: {namespace: kube-system, selector: {matchLabels: {example.com/other: \"true\"}}}}", pods, ""},
 		"in dry run":        {"- {name: s, daemonSet: {namespace: kube-system, name: x}}\n  mode: DryRun", driver, "[g false its mode is DryRun]"},
@@ -410,6 +411,51 @@ func TestCoverage(t *testing.T) {
 		if got != c.want || len(r.Covered)+len(r.Suggestions) != 1 {
 			t.Errorf("%s: covered %q, want %q, and the suggestions are %+v", name, got, c.want, r.Suggestions)
 		}
+	}
+}
+
+// A device plugin provides a resource if words of its name or image say so. The registry and parts
+// of words do not count, and neither does the vendor alone.
+func TestDevicePlugins(t *testing.T) {
+	for _, c := range []struct {
+		resource, name, image string
+		want                  bool
+	}{
+		{"nvidia.com/gpu", "nvidia-device-plugin-daemonset", "nvcr.io/nvidia/k8s-device-plugin:v0.17.0", true},
+		{"nvidia.com/gpu", "plugin", "nvcr.io/nvidia/k8s-device-plugin:v0.17.0", true},
+		{"nvidia.com/gpu", "nvidia-gpu-device-plugin-small-cos", "gke.gcr.io/device-plugin@sha256:00", true},
+		{"nvidia.com/gpu", "rdma-shared-dp-ds", "nvcr.io/nvidia/cloud-native/k8s-rdma-shared-dev-plugin:v1.5.2", false},
+		{"gpu.intel.com/i915", "intel-gpu-plugin", "intel/intel-gpu-plugin:0.32.0", true},
+		{"gpu.intel.com/i915", "intel-qat-plugin", "intel/intel-qat-plugin:0.32.0", false},
+		{"amd.com/gpu", "x", "registry.example.com:5000/gpu-plugin-amd64:v1", false},
+		{"amd.com/gpu", "x", "localhost/amd/gpu-plugin", true},
+		{"aws.amazon.com/neuron", "neuron-device-plugin", "public.ecr.aws/neuron/neuron-device-plugin:2.1", true},
+		{"aws.amazon.com/neuron", "aws-efa-k8s-device-plugin", "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.3", false},
+	} {
+		pod := strings.Replace(mounts("/var/lib/kubelet/device-plugins", false), "example.com/main", c.image, 1)
+		w := world(t, daemonSet(t, "kube-system/"+c.name, pod))
+		w.Presets = asPresets(t, asGate("p", "example.com/p", "- {name: s, resource: {name: "+c.resource+"}}"))
+		if s := suggest.Of(w).Suggestions; len(s) != 1 || (s[0].Preset == "p") != c.want {
+			t.Errorf("%s: %s with %s: the suggestions are %+v, want the preset: %t", c.resource, c.name, c.image, s, c.want)
+		}
+		w.Gates, w.Presets = clitest.Decode(t, w.Presets[0].Text), nil
+		if r := suggest.Of(w); (len(r.Covered) == 1) != c.want {
+			t.Errorf("%s: %s with %s: covered is %+v, want %t", c.resource, c.name, c.image, r.Covered, c.want)
+		}
+	}
+}
+
+// A preset that names its DaemonSet does not wait for other device plugins.
+func TestDevicePluginsOfNamedDaemonSets(t *testing.T) {
+	w := world(t, daemonSet(t, "kube-system/acme-plugin", mounts("/var/lib/kubelet/device-plugins", false)), daemonSet(t, "other/acme-gpu", mounts("/var/lib/kubelet/device-plugins", false)))
+	w.Presets = asPresets(t, asGate("p", "example.com/p", "- {name: s, daemonSet: {namespace: kube-system, name: acme-plugin}}\n  - {name: r, resource: {name: acme.com/gpu}}"))
+	var got []string
+	r := suggest.Of(w)
+	for i := range r.Suggestions {
+		got = append(got, summary(&r.Suggestions[i]))
+	}
+	if want := []string{"kube-system/acme-plugin: Certain Preset p DevicePlugin", "other/acme-gpu: Likely NodeGate acme-gpu DevicePlugin"}; !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 

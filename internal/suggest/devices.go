@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package suggest
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// wordMin is the minimum length of a resource's name that identifies its device plugin without
+// the vendor.
+const wordMin = 5
+
+// provides reports whether the DaemonSet is a device plugin whose name, or the path of an image,
+// contains one of these as whole words: the resource's own name, such as neuron; the vendor and
+// another part of the resource, such as nvidia and gpu in nvidia.com/gpu; or the vendor in front
+// of "device plugin". The vendor alone is not sufficient, because vendors have several device
+// plugins.
+func (d *daemon) provides(resource string) bool {
+	if !d.devicePlugin {
+		return false
+	}
+	texts := []string{d.Name}
+	for _, containers := range [][]corev1.Container{d.Spec.Template.Spec.InitContainers, d.Spec.Template.Spec.Containers} {
+		for i := range containers {
+			texts = append(texts, repository(containers[i].Image))
+		}
+	}
+	domain, name, _ := strings.Cut(resource, "/")
+	kinds, vendor := words(name), ""
+	if parts := words(domain); len(parts) > 1 {
+		vendor = parts[len(parts)-2]
+		kinds = append(kinds, parts[:len(parts)-2]...)
+	}
+	return slices.ContainsFunc(texts, func(text string) bool {
+		all := words(text)
+		return len(name) >= wordMin && slices.Contains(all, name) || vendor != "" && isFor(all, vendor, kinds)
+	})
+}
+
+// isFor reports whether the words of a name contain the vendor of a device and one of its kinds,
+// or the vendor in front of "device plugin".
+func isFor(all []string, vendor string, kinds []string) bool {
+	at := slices.Index(all, vendor)
+	return slices.ContainsFunc(kinds, func(kind string) bool {
+		return at >= 0 && slices.Contains(all, kind) || slices.Contains(all, vendor+kind)
+	}) || at >= 0 && strings.HasPrefix(strings.TrimPrefix(strings.Join(all[at+1:], " "), "device "), "plugin")
+}
+
+// words returns the words of a name or a path, without those that many device plugins have.
+func words(text string) []string {
+	all := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune("/-._", r) })
+	return slices.DeleteFunc(all, func(word string) bool { return word == "k8s" || word == "kubernetes" })
+}
+
+// repository returns the path of an image, without its registry, tag and digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if host, path, found := strings.Cut(image, "/"); found && (strings.ContainsAny(host, ".:") || host == "localhost") {
+		image = path
+	}
+	image, _, _ = strings.Cut(image, ":")
+	return image
+}
