@@ -74,6 +74,9 @@ type Report struct {
 	ComparedNodes int `json:"comparedNodes"`
 	// Unread lists the read errors. If there are any, suggestions may be missing.
 	Unread []Gap `json:"unread,omitempty"`
+
+	// named are the DaemonSets to which the report is limited.
+	named []string
 }
 
 // Certainty is how certain it is that pods need a DaemonSet.
@@ -231,6 +234,7 @@ func (r *Report) Select(names []string) (unknown string) {
 	})
 	r.Covered = slices.DeleteFunc(r.Covered, func(c Coverage) bool { return other(c.DaemonSet) })
 	r.Others = slices.DeleteFunc(r.Others, other)
+	r.named = names
 	return ""
 }
 

@@ -572,6 +572,14 @@ func TestSelect(t *testing.T) {
 	if some, all := r.Gates(false), r.Gates(true); strings.Contains(some, "kind:") || !strings.Contains(some, "critical may need a gate") || !strings.Contains(all, "kind: NodeGate") {
 		t.Errorf("the gates are %s, and for an argument %s", some, all)
 	}
+	const hint = "kubectl gate suggest kube-system/critical -o gates | kubectl gate lint -f -"
+	if text := r.Text(); !strings.Contains(text, hint) {
+		t.Errorf("%q is missing in\n%s", hint, text)
+	}
+	possible := suggest.Of(world(t, daemonSet(t, "kube-system/critical", plain+"priorityClassName: system-node-critical")))
+	if text := possible.Text(); len(possible.Suggestions) != 1 || strings.Contains(text, "-o gates") {
+		t.Errorf("the text refers to gates that are not printed:\n%s", text)
+	}
 	r = of()
 	if r.Select(nil); !reflect.DeepEqual(r, of()) {
 		t.Errorf("without names, the report is %+v", r)

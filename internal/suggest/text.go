@@ -26,12 +26,13 @@ func (r *Report) Text() string {
 	gates, tolerations := false, false
 	for i := range r.Suggestions {
 		s := &r.Suggestions[i]
-		gates, tolerations = gates || s.Manifest != "", tolerations || len(s.Tolerations) > 0
+		gates, tolerations = gates || s.hasGate(len(r.named) > 0), tolerations || len(s.Tolerations) > 0
 		s.write(&b)
 	}
 	r.writeRest(&b)
 	if gates {
-		b.WriteString("\nTo print the gates:   kubectl gate suggest -o gates\nTo check them first:  kubectl gate suggest -o gates | kubectl gate lint -f -\n")
+		command := strings.Join(slices.Concat([]string{"kubectl gate suggest"}, r.named, []string{"-o gates"}), " ")
+		fmt.Fprintf(&b, "\nTo print the gates:   %s\nTo check them first:  %[1]s | kubectl gate lint -f -\n", command)
 	}
 	if tolerations {
 		b.WriteString("\nAfter you have applied gates or labels, 'kubectl gate tolerate --all' adds missing tolerations to the DaemonSets that gates wait for.\n")
@@ -148,6 +149,11 @@ func (r *Report) writeRest(b *strings.Builder) {
 	}
 }
 
+// hasGate reports whether Gates prints a manifest of the suggestion.
+func (s *Suggestion) hasGate(all bool) bool {
+	return s.Use != UseLabel && (s.Certainty != Possible || all)
+}
+
 // Gates returns the manifests of the suggested gates, ready to apply. Gates that are only
 // possible are left out, and named in a comment, unless all is true.
 func (r *Report) Gates(all bool) string {
@@ -159,7 +165,7 @@ func (r *Report) Gates(all bool) string {
 			fmt.Fprintf(&b, "# DaemonSet %s needs no gate of its own: add the label %s, for which gate %s waits.\n", daemons, s.Label, s.Gate)
 			continue
 		}
-		if s.Certainty == Possible && !all {
+		if !s.hasGate(all) {
 			fmt.Fprintf(&b, "# DaemonSet %s may need a gate: kubectl gate suggest %s -o gates\n", daemons, s.DaemonSets[0])
 			continue
 		}
