@@ -184,7 +184,7 @@ func (f *finder) label(s *Suggestion, d *daemon) bool {
 		}
 		for i := range ng.Spec.OpenWhen { // in anyOf, another signal may hold instead
 			of := ng.Spec.OpenWhen[i].DaemonSets
-			if of == nil || !slices.Contains(of.Namespaces, d.Namespace) || len(of.Selector.MatchLabels) == 0 || len(of.Selector.MatchExpressions) > 0 {
+			if of == nil || !slices.Contains(of.Namespaces, d.Namespace) || len(of.Selector.MatchLabels) == 0 || len(of.Selector.MatchExpressions) > 0 || !f.fitsLabels(of, d) {
 				continue
 			}
 			s.Use, s.Gate, s.taints, s.labels = UseLabel, ng.Name, ng.Spec.Taints(), of.Selector.AsMeta().MatchLabels
@@ -198,6 +198,33 @@ func (f *finder) label(s *Suggestion, d *daemon) bool {
 		}
 	}
 	return false
+}
+
+// fitsLabels reports whether a DaemonSet can get the labels that a signal selects. It must not
+// have one of the keys already, because others may depend on its value. If the pod selector of a
+// selected DaemonSet has one of the keys, the label identifies that DaemonSet.
+func (f *finder) fitsLabels(of *v1alpha1.DaemonSetsSignal, d *daemon) bool {
+	for key := range of.Selector.MatchLabels {
+		if value, has := d.Labels[key]; has && value != string(of.Selector.MatchLabels[key]) {
+			return false
+		}
+		for i := range f.daemons {
+			if other := &f.daemons[i]; selects(of, other) && selectsPodsBy(other, key) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// selectsPodsBy reports whether a DaemonSet's pod selector has a label key.
+func selectsPodsBy(d *daemon, key string) bool {
+	selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector)
+	if err != nil {
+		return false
+	}
+	requirements, _ := selector.Requirements()
+	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() == key })
 }
 
 // addsTolerations reports whether the API server adds tolerations of a gate's taints to the

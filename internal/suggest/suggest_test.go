@@ -557,6 +557,39 @@ func TestPresetOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// A label is suggested only if it neither identifies another DaemonSet nor replaces a value.
+func TestLabels(t *testing.T) {
+	owner := daemonSet(t, "kube-system/owner", plain, "example.com/required")
+	identified := *owner.DeepCopy()
+	identified.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"example.com/required": "true", "app": "owner"}}
+	expressed := *owner.DeepCopy()
+	expressed.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "example.com/required", Operator: metav1.LabelSelectorOpIn, Values: []string{"true"}}}}
+	other := *owner.DeepCopy()
+	other.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "owner"}}
+	elsewhere := *identified.DeepCopy()
+	elsewhere.Namespace = "other"
+	set := daemonSet(t, "kube-system/x", mounts("/opt/cni/bin", false))
+	excluded := *set.DeepCopy()
+	excluded.Labels = map[string]string{"example.com/required": "false"}
+	for name, c := range map[string]struct {
+		sets []appsv1.DaemonSet
+		want suggest.Use
+	}{
+		"no DaemonSet has it":             {[]appsv1.DaemonSet{set}, suggest.UseLabel},
+		"a DaemonSet has it":              {[]appsv1.DaemonSet{set, other}, suggest.UseLabel},
+		"it identifies another":           {[]appsv1.DaemonSet{set, identified}, suggest.UseNodeGate},
+		"it identifies another, as a set": {[]appsv1.DaemonSet{set, expressed}, suggest.UseNodeGate},
+		"it identifies one elsewhere":     {[]appsv1.DaemonSet{set, elsewhere}, suggest.UseLabel},
+		"it has another value":            {[]appsv1.DaemonSet{excluded}, suggest.UseNodeGate},
+	} {
+		w := world(t, c.sets...)
+		w.Presets, w.Gates = nil, clitest.Decode(t, labelled)
+		if s := suggest.Of(w).Suggestions; len(s) != 1 || s[0].Use != c.want {
+			t.Errorf("%s: the suggestions are %+v, want %s", name, s, c.want)
+		}
+	}
+}
+
 // A report can be limited to some DaemonSets.
 func TestSelect(t *testing.T) {
 	of := func() *suggest.Report {
