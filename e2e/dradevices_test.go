@@ -15,8 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/testcluster"
-	"github.com/nodegate/nodegate/testcluster/components"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 // gpus returns a signal that requires devices of the tests' DRA driver.
@@ -62,9 +61,7 @@ func (e *env) waitsForDevices(gateName, node string, texts ...string) {
 // A gate waits for usable devices that match a selector: those without a taint of their driver or
 // of a DeviceTaintRule.
 func TestDevicesMustBeUsable(t *testing.T) {
-	if components.Before(testcluster.DefaultVersion(), "1.37") {
-		t.Skip("needs DeviceTaintRules of resource.k8s.io/v1: run with Kubernetes 1.37 or newer")
-	}
+	clustertest.SkipBefore(t, "1.37", "DeviceTaintRules of resource.k8s.io/v1")
 	e := newEnv(t)
 	start := time.Now()
 	e.startController(0)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/testcluster"
-	"github.com/nodegate/nodegate/testcluster/components"
+	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
 // newEvictionEnv returns an environment with the controllers that evict pods. No node becomes
@@ -135,9 +135,7 @@ func timeAdded(n *corev1.Node, key string) time.Time {
 // taint eviction controller evicts the pod that uses the device. The device is still published, so
 // the gate that waits for its ResourceSlices stays open, and other pods stay on the node.
 func TestDeviceTaintEviction(t *testing.T) {
-	if components.Before(testcluster.DefaultVersion(), "1.37") {
-		t.Skip("needs DeviceTaintRules of resource.k8s.io/v1: run with Kubernetes 1.37 or newer")
-	}
+	clustertest.SkipBefore(t, "1.37", "DeviceTaintRules of resource.k8s.io/v1")
 	w := newEvictionEnv(t)
 	w.startController(0)
 	w.declare(onRegression(newGate("dra", keyA, v1alpha1.SignalSource{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: draDriver}})))

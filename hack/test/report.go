@@ -7,14 +7,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
+
+	"github.com/nodegate/nodegate/testcluster/components"
 )
 
 // report is the output after all runs have ended.
 type report struct {
 	runs []*finished
-	// strict makes skipped tests failures, except those that -short or the older version
+	// strict makes skipped tests failures, except those that -short or an older Kubernetes
 	// explains.
 	strict bool
 	// older is the older version of Kubernetes on which the tests run, or empty.
@@ -29,9 +32,9 @@ type report struct {
 // clustertest.SkipIfShort.
 const shortReason = "run without -short"
 
-// olderReason ends the message with which tests are skipped on an older Kubernetes.
-// See clustertest.SkipWithoutMutatingPolicies.
-const olderReason = "run with Kubernetes 1.36 or newer"
+// olderReason ends the message with which tests are skipped on an older Kubernetes. Its group is
+// the version that they need. See clustertest.SkipBefore.
+var olderReason = regexp.MustCompile(`run with Kubernetes (1\.\d+) or newer$`)
 
 // longReason ends the message with which tests are skipped that run only by a flag of
 // their package, because they wait for minutes. See e2e/node.
@@ -162,8 +165,8 @@ func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 				switch {
 				case f.short && strings.HasSuffix(s.output, shortReason):
 					short++
-				case r.older != "" && strings.HasSuffix(s.output, olderReason):
-					older = append(older, s.name)
+				case r.needsNewer(s.output) != "":
+					older = append(older, fmt.Sprintf("%s (%s)", s.name, r.needsNewer(s.output)))
 				case strings.HasSuffix(s.output, longReason):
 					long++
 				case strings.HasSuffix(s.output, givenReason):
@@ -176,8 +179,8 @@ func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 				}
 			}
 			if len(older) > 0 {
-				fmt.Fprintf(w, "skipped on Kubernetes %s: %d tests of %s that need a newer one (%s): %s\n",
-					r.older, len(older), p.path, olderReason, strings.Join(older, ", "))
+				fmt.Fprintf(w, "skipped on Kubernetes %s: %d tests of %s that need a newer one: %s\n",
+					r.older, len(older), p.path, strings.Join(older, ", "))
 			}
 		}
 	}
@@ -191,6 +194,16 @@ func (r *report) writeSkips(w io.Writer) map[*pkg][]skip {
 		fmt.Fprintf(w, "skipped: %d tests beside a program that must be given (run with -medik8s)\n", given)
 	}
 	return unexpected
+}
+
+// needsNewer returns the version of Kubernetes that a test's message requires, if the tests run on
+// an older one, or "".
+func (r *report) needsNewer(message string) string {
+	match := olderReason.FindStringSubmatch(message)
+	if match == nil || r.older == "" || !components.Before(r.older, match[1]) {
+		return ""
+	}
+	return match[1]
 }
 
 func writeUnexpected(w io.Writer, p *pkg, skips []skip) {

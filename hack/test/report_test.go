@@ -49,6 +49,8 @@ func TestReport(t *testing.T) {
 		"cached short":  {stream: "cached", short: true, ok: true},
 		"cached strict": {stream: "cached", strict: true},
 		"older":         {stream: "older", strict: true, older: "1.34", ok: true},
+		// Tests that need 1.36 should have run, those that need 1.37 cannot run.
+		"older by one": {stream: "older", strict: true, older: "1.36"},
 		// No older version was requested: these tests should have run.
 		"older strict": {stream: "older", strict: true},
 	} {

@@ -91,15 +91,26 @@ func SkipIfShort(t testing.TB) {
 
 // HasMutatingPolicies reports whether the tests' Kubernetes (testcluster.DefaultVersion)
 // serves MutatingAdmissionPolicies as v1.
-func HasMutatingPolicies() bool { return !components.Before(testcluster.DefaultVersion(), "1.36") }
+func HasMutatingPolicies() bool {
+	return !components.Before(testcluster.DefaultVersion(), mutatingPoliciesVersion)
+}
+
+// mutatingPoliciesVersion is the first version that serves MutatingAdmissionPolicies as v1.
+const mutatingPoliciesVersion = "1.36"
 
 // SkipWithoutMutatingPolicies skips the test if HasMutatingPolicies is false.
-// hack/test lists such tests, and does not count them as failures even if skips
-// are failures.
 func SkipWithoutMutatingPolicies(t testing.TB) {
 	t.Helper()
-	if !HasMutatingPolicies() {
-		t.Skip("needs MutatingAdmissionPolicies: run with Kubernetes 1.36 or newer")
+	SkipBefore(t, mutatingPoliciesVersion, "MutatingAdmissionPolicies")
+}
+
+// SkipBefore skips the test if the tests' Kubernetes is older than the version in which what the
+// test needs exists. hack/test reads the message: on an older version, it lists such tests, and does
+// not count them as failures even if skips are failures.
+func SkipBefore(t testing.TB, version, needs string) {
+	t.Helper()
+	if components.Before(testcluster.DefaultVersion(), version) {
+		t.Skipf("needs %s: run with Kubernetes %s or newer", needs, version)
 	}
 }
 
