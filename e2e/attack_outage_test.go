@@ -19,6 +19,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
@@ -143,11 +144,9 @@ type controllerProcess struct {
 func (e *env) newControllerProcess() *controllerProcess {
 	e.Helper()
 	dir := e.TempDir()
-	p := &controllerProcess{env: e, program: filepath.Join(dir, "nodegate"), kubeconfig: filepath.Join(dir, "kubeconfig")}
-	build := exec.CommandContext(e.Context(), "go", "build", "-o", p.program, "github.com/nodegate/nodegate/cmd/nodegate")
-	if out, err := build.CombinedOutput(); err != nil {
-		e.Fatalf("building nodegate: %v\n%s", err, out)
-	}
+	program, err := testbed.BuildProgram(e.Context(), dir)
+	e.must(err)
+	p := &controllerProcess{env: e, program: program, kubeconfig: filepath.Join(dir, "kubeconfig")}
 	config, err := e.cluster.ServiceAccount(e.Context(), installation.Namespace, installation.ServiceAccount)
 	e.must(err)
 	e.must(testcluster.WriteKubeconfig(p.kubeconfig, config))

@@ -74,7 +74,7 @@ func prepare(c *testcluster.Cluster) (err error) {
 		return err
 	}
 	shared.image = filepath.Join(c.Dir(), "image.tar")
-	if err := machine.BuildImage(ctx, shared.image, agentPackage, holdPackage); err != nil {
+	if err := buildImage(ctx, shared.image); err != nil {
 		return err
 	}
 	program, err := testbed.BuildProgram(ctx, c.Dir())
@@ -108,6 +108,13 @@ func prepare(c *testcluster.Cluster) (err error) {
 		return err
 	}
 	return testbed.AwaitBirthClosed(ctx, c, taint)
+}
+
+func buildImage(ctx context.Context, file string) error {
+	if err := testbed.DependOnSources(ctx, agentPackage, holdPackage); err != nil {
+		return err
+	}
+	return machine.BuildImage(ctx, file, agentPackage, holdPackage)
 }
 
 func startReplica(ctx context.Context, c *testcluster.Cluster, identity string) (*testbed.Controller, error) {

@@ -37,8 +37,11 @@ func (i *Installation) Username() string {
 // BuildProgram builds nodegate from this source tree into a directory, and
 // returns its path. It uses the go command's default flags, so that packages that
 // nodegate-build has compiled are not compiled again. It has no time limit: call
-// it before anything that has one.
+// it before anything that has one. A test that calls it depends on nodegate's sources.
 func BuildProgram(ctx context.Context, dir string) (string, error) {
+	if err := DependOnSources(ctx, programPackage); err != nil {
+		return "", err
+	}
 	program := filepath.Join(dir, "nodegate")
 	build := exec.CommandContext(ctx, "go", "build", "-o", program, programPackage)
 	output, err := build.CombinedOutput()
