@@ -341,16 +341,14 @@ func (w *world) startWithCause(log logr.Logger, funcs interceptor.Funcs) (stop f
 	if w.compile != nil {
 		w.c.compiler.Compile = w.compile
 	}
-	if w.tookOver {
-		w.c.takeOver()
-	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	var running sync.WaitGroup
 	c := w.c // a test may start another controller before it stops this one
 	running.Go(func() { c.Follow(ctx) })
 	ended := make(chan error, 1)
 	w.ended = ended
-	running.Go(func() { ended <- c.Start(ctx) })
+	first := !w.tookOver
+	running.Go(func() { ended <- c.lead(ctx, first) })
 	c.GatesChanged()
 	var once sync.Once
 	return func(cause error) {

@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,6 +13,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
@@ -53,6 +57,52 @@ func (p *Process) election() (*election.Election, error) {
 		Namespace: p.Options.Namespace, Name: v1alpha1.LeaseName, Identity: identity,
 		Duration: p.LeaseDuration, Log: p.Options.Log,
 	})
+}
+
+// newReplica creates a replica with the feed and the writer.
+func (p *Process) newReplica(api client.WithWatch) (*replica, error) {
+	if p.Registerer == nil {
+		p.Registerer = ctrlmetrics.Registry
+	}
+	r := &replica{process: p, api: api, metrics: telemetry.NewMetrics(p.Registerer)}
+	watched := telemetry.NewWatches()
+	var err error
+	r.feed, err = feed.New(feed.Options{
+		Config: p.Config, Handler: r, Log: p.Options.Log, Clock: p.Options.Clock, Gates: p.Gates, Silenced: watched.Silenced,
+	})
+	if err != nil {
+		return nil, err
+	}
+	watched.Status = r.feed.Status
+	p.Registerer.MustRegister(watched)
+	if r.writer, err = write.NewWriter(p.Config); err != nil {
+		return nil, err
+	}
+	if r.pods, err = boundpods.New(p.Config); err != nil {
+		return nil, err
+	}
+	if p.LeaderElect {
+		if r.election, err = p.election(); err != nil {
+			return nil, err
+		}
+	}
+	r.newTerm()
+	return r, nil
+}
+
+// addTo adds the replica to a manager, which runs it and serves its probes.
+func (r *replica) addTo(m manager.Manager) error {
+	return errors.Join(
+		addDebugHandler(m, r.serveNode),
+		m.Add(manager.RunnableFunc(r.feed.Run)),
+		m.Add(manager.RunnableFunc(r.run)),
+		m.AddReadyzCheck("feeds", check(r.Ready)),
+		m.AddHealthzCheck("loop", check(r.Live)),
+	)
+}
+
+func check(f func() error) healthz.Checker {
+	return func(*http.Request) error { return f() }
 }
 
 // newTerm creates the Controller of the next term, and makes it the current one.
@@ -102,12 +152,15 @@ func (r *replica) term(ctx context.Context, c *Controller) error {
 		return c.Start(ctx)
 	}
 	defer r.metrics.StepDown()
-	return r.election.Lead(ctx, func(ctx context.Context, first bool) error {
-		if !first {
-			c.takeOver()
-		}
-		return c.Start(ctx)
-	})
+	return r.election.Lead(ctx, c.lead)
+}
+
+// lead is election.Work.
+func (c *Controller) lead(ctx context.Context, first bool) error {
+	if !first {
+		c.takeOver()
+	}
+	return c.Start(ctx)
 }
 
 // NodeChanged implements feed.Handler.

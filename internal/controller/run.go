@@ -14,15 +14,9 @@ import (
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/nodegate/nodegate/internal/kube/boundpods"
-	"github.com/nodegate/nodegate/internal/kube/feed"
 	"github.com/nodegate/nodegate/internal/kube/gates"
-	"github.com/nodegate/nodegate/internal/kube/write"
-	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
 // Process configures a process that runs a controller.
@@ -108,48 +102,16 @@ func (p *Process) Run(ctx context.Context) error {
 	return nil
 }
 
-// assemble creates the feed, the writer and the controller, and adds them to the manager.
+// assemble creates a replica, and adds it and the webhook to the manager.
 func (p *Process) assemble(m manager.Manager, api client.WithWatch) error {
-	if p.Registerer == nil {
-		p.Registerer = ctrlmetrics.Registry
-	}
-	r := &replica{process: p, api: api, metrics: telemetry.NewMetrics(p.Registerer)}
-	watched := telemetry.NewWatches()
-	var err error
-	r.feed, err = feed.New(feed.Options{
-		Config: p.Config, Handler: r, Log: p.Options.Log, Clock: p.Options.Clock, Gates: p.Gates, Silenced: watched.Silenced,
-	})
+	r, err := p.newReplica(api)
 	if err != nil {
 		return err
 	}
-	watched.Status = r.feed.Status
-	p.Registerer.MustRegister(watched)
-	if r.writer, err = write.NewWriter(p.Config); err != nil {
-		return err
-	}
-	if r.pods, err = boundpods.New(p.Config); err != nil {
-		return err
-	}
-	if p.LeaderElect {
-		if r.election, err = p.election(); err != nil {
-			return err
-		}
-	}
-	r.newTerm()
 	if p.Webhook != nil {
 		if err := p.serveWebhook(m, r.birthGates); err != nil {
 			return err
 		}
 	}
-	return errors.Join(
-		addDebugHandler(m, r.serveNode),
-		m.Add(manager.RunnableFunc(r.feed.Run)),
-		m.Add(manager.RunnableFunc(r.run)),
-		m.AddReadyzCheck("feeds", check(r.Ready)),
-		m.AddHealthzCheck("loop", check(r.Live)),
-	)
-}
-
-func check(f func() error) healthz.Checker {
-	return func(*http.Request) error { return f() }
+	return r.addTo(m)
 }
