@@ -45,28 +45,38 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	node := flag.String("node-name", os.Getenv("NODE_NAME"), "name of the node; defaults to the variable NODE_NAME")
-	dir := flag.String("state-dir", hold.Dir, "directory on the node in which the agent stores its state")
-	bootID := flag.String("boot-id-file", hold.BootIDFile, "file with the ID of the current boot")
-	announce := flag.Bool("announce-shutdowns", false, "delay shutdowns until the node's gates are closed, which requires systemd-logind and its bus")
-	flag.Parse()
-	if *node == "" || flag.NArg() > 0 {
-		return errors.New("--node-name is required, and there are no arguments")
-	}
-	boot, err := hold.BootID(*bootID)
+	a, err := newAgent(os.Args[1:])
 	if err != nil {
 		return err
 	}
-	client, err := jsonclient.InCluster(userAgent())
-	if err != nil {
+	if a.Client, err = jsonclient.InCluster(userAgent()); err != nil {
 		return fmt.Errorf("configuring the client: %w", err)
 	}
-	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
-	a := agent.Agent{Client: client, Node: *node, Boot: boot, Uptime: hold.Uptime, Store: hold.Store{Dir: *dir}, Log: log}
+	return a.Run(ctx)
+}
+
+// newAgent returns the agent for its arguments, without a client.
+func newAgent(args []string) (*agent.Agent, error) {
+	flags := flag.NewFlagSet("nodegate-agent", flag.ExitOnError)
+	node := flags.String("node-name", os.Getenv("NODE_NAME"), "name of the node; defaults to the variable NODE_NAME")
+	dir := flags.String("state-dir", hold.Dir, "directory on the node in which the agent stores its state")
+	bootID := flags.String("boot-id-file", hold.BootIDFile, "file with the ID of the current boot")
+	announce := flags.Bool("announce-shutdowns", false, "delay shutdowns until the node's gates are closed, which requires systemd-logind and its bus")
+	_ = flags.Parse(args) // exits on errors
+	if *node == "" || flags.NArg() > 0 {
+		return nil, errors.New("--node-name is required, and there are no arguments")
+	}
+	boot, err := hold.BootID(*bootID)
+	if err != nil {
+		return nil, err
+	}
+	a := &agent.Agent{
+		Node: *node, Boot: boot, Uptime: hold.Uptime, Store: hold.Store{Dir: *dir}, Log: slog.New(slog.NewJSONHandler(os.Stderr, nil)),
+	}
 	if *announce {
 		a.Bus = logind.Socket
 	}
-	return a.Run(ctx)
+	return a, nil
 }
 
 // userAgent identifies the agent in the API server's log. Its first part is the field manager of
