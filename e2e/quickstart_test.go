@@ -32,6 +32,13 @@ func TestQuickStart(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	page, err := os.ReadFile("../docs/quick-start.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "export KUBECONFIG=/tmp/nodegate-cluster-1/" + filepath.Base(c.Kubeconfig()) + "\n"; !strings.Contains(string(page), want) {
+		t.Errorf("the page does not show what 'make cluster-up' prints: %s", want)
+	}
 	output := runPage(t, "docs/quick-start.md", "KUBECONFIG="+c.Kubeconfig(),
 		"PATH="+strings.Join([]string{tools, helmDir(t), os.Getenv("PATH")}, string(os.PathListSeparator)))
 	for _, want := range []string{
