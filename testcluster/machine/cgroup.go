@@ -42,13 +42,39 @@ func hierarchies() ([]string, error) {
 	return dirs, nil
 }
 
-// createCgroup creates the cgroup in which the kubelet creates those of pods.
+// cgroupFormat begins the names of machines' cgroups. The number is the ID of the process.
+const cgroupFormat = "nodegate-%d-"
+
+// cgroupName returns the name of the cgroup of a process's machine.
+func cgroupName(pid int, machine string) string { return fmt.Sprintf(cgroupFormat, pid) + machine }
+
+// removeAbandoned removes the cgroups of machines whose process no longer exists, because it was killed.
+// One in which a process is left remains.
+func removeAbandoned(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		pid := 0
+		if _, err := fmt.Sscanf(e.Name(), cgroupFormat, &pid); err != nil || pid <= 0 {
+			continue
+		}
+		if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = removeTree(filepath.Join(dir, e.Name())) // the next process tries again
+		}
+	}
+}
+
+// createCgroup creates the cgroup in which the kubelet creates those of pods. It also removes those
+// that other processes have left.
 func createCgroup(name string) error {
 	dirs, err := hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, dir := range dirs {
+		removeAbandoned(dir)
 		cgroup := filepath.Join(dir, name)
 		if err := os.MkdirAll(cgroup, 0o755); err != nil {
 			return err

@@ -76,7 +76,7 @@ type Machine struct {
 
 // New prepares a machine, which is off. The caller must close it in the end.
 func New(o Options) (*Machine, error) {
-	m := &Machine{options: o, cgroup: fmt.Sprintf("nodegate-%d-%s", os.Getpid(), o.Name)}
+	m := &Machine{options: o, cgroup: cgroupName(os.Getpid(), o.Name)}
 	if err := m.prepare(); err != nil {
 		m.Close()
 		return nil, fmt.Errorf("preparing machine %s: %w", o.Name, err)
