@@ -17,8 +17,7 @@ import (
 // report is the output after all runs have ended.
 type report struct {
 	runs []*finished
-	// strict makes skipped tests failures, except those that -short or an older Kubernetes
-	// explains.
+	// strict makes skipped tests failures, except those with one of the reasons below.
 	strict bool
 	// older is the older version of Kubernetes on which the tests run, or empty.
 	older string
