@@ -105,13 +105,13 @@ dist-plugin: ## Make what krew installs: kubectl-gate for each platform, and its
 
 .PHONY: image
 image: ## Build the container image, without Docker, into bin/image.tar; IMAGE=registry/name:tag pushes it too.
-	go run -C hack/tools/image . -source $(CURDIR) -out $(CURDIR)/bin/image $(if $(IMAGE),-push $(IMAGE))
+	go run -C hack/tools/image . -source '$(CURDIR)' -out '$(CURDIR)/bin/image' $(if $(IMAGE),-push $(IMAGE))
 
 AGENT := -packages ./cmd/nodegate-agent,./cmd/nodegate-hold -name ghcr.io/nodegate/nodegate-agent
 
 .PHONY: agent-image
 agent-image: ## The same for the node agent, into bin/agent-image.tar.
-	go run -C hack/tools/image . -source $(CURDIR) -out $(CURDIR)/bin/agent-image $(AGENT) $(if $(IMAGE),-push $(IMAGE))
+	go run -C hack/tools/image . -source '$(CURDIR)' -out '$(CURDIR)/bin/agent-image' $(AGENT) $(if $(IMAGE),-push $(IMAGE))
 
 # The program is built first, because 'go run' hides the exit status. Its last lines
 # are go test's own output. hack/test/parts.go has the parts and their times.
@@ -252,11 +252,11 @@ bench-scale: ## Measure reports of 100,000 pods, and simulated fleets of up to 1
 
 .PHONY: bench-compare
 bench-compare: ## Check that no event costs more allocations than bench/allocations.txt says.
-	go run -C hack/tools/benchcompare . -source $(CURDIR) -baseline $(CURDIR)/bench/allocations.txt
+	go run -C hack/tools/benchcompare . -source '$(CURDIR)' -baseline '$(CURDIR)/bench/allocations.txt'
 
 .PHONY: bench-baseline
 bench-baseline: ## Write bench/allocations.txt anew.
-	go run -C hack/tools/benchcompare . -source $(CURDIR) -baseline $(CURDIR)/bench/allocations.txt -write
+	go run -C hack/tools/benchcompare . -source '$(CURDIR)' -baseline '$(CURDIR)/bench/allocations.txt' -write
 
 .PHONY: release
 release: ## Build a release into dist/, with SBOMs and checksums (VERSION=v0.1.0).
@@ -265,17 +265,17 @@ release: ## Build a release into dist/, with SBOMs and checksums (VERSION=v0.1.0
 	@git diff --quiet HEAD || { echo "The files are not those of the commit: commit or stash what has changed." >&2; exit 1; }
 	rm -rf $(DIST)
 	$(MAKE) dist dist-plugin
-	go run -C hack/tools/image . -source $(CURDIR) -version $(VERSION) -out $(abspath $(DIST))/image
-	go run -C hack/tools/image . -source $(CURDIR) -version $(VERSION) -out $(abspath $(DIST))/agent-image $(AGENT)
-	go run -C hack/tools/release . -dist $(abspath $(DIST)) -version $(VERSION)
+	go run -C hack/tools/image . -source '$(CURDIR)' -version $(VERSION) -out '$(abspath $(DIST))/image'
+	go run -C hack/tools/image . -source '$(CURDIR)' -version $(VERSION) -out '$(abspath $(DIST))/agent-image' $(AGENT)
+	go run -C hack/tools/release . -dist '$(abspath $(DIST))' -version $(VERSION)
 
 .PHONY: publish
 publish: ## Sign what 'make release' built with SIGNING_KEY=file, and push the images to IMAGE=registry/name:tag and registry/name-agent:tag.
-	go run -C hack/tools/release . -dist $(abspath $(DIST)) -key $(abspath $(SIGNING_KEY)) $(if $(IMAGE),-image $(IMAGE))
+	go run -C hack/tools/release . -dist '$(abspath $(DIST))' -key '$(abspath $(SIGNING_KEY))' $(if $(IMAGE),-image $(IMAGE))
 
 .PHONY: vulncheck
 vulncheck: ## Check nodegate's programs for known vulnerabilities; RELEASE=1 fails if the database is out of reach.
-	@go build -C hack/tools/vulncheck -o $(CURDIR)/bin/vulncheck .
+	@go build -C hack/tools/vulncheck -o '$(CURDIR)/bin/vulncheck' .
 	@bin/vulncheck $(if $(RELEASE),-release)
 
 .PHONY: clean
