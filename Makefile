@@ -21,6 +21,9 @@ GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nod
 FAST := -gcflags=all=-dwarf=false $(patsubst %,-gcflags=k8s.io/client-go/%/...=-l,kubernetes listers informers)
 export GOFLAGS := $(filter-out $(FAST),$(shell go env GOFLAGS)) $(FAST)
 
+# The modules are independent, also if the checkout is in a workspace of the user.
+export GOWORK := off
+
 # Compiles programs of the control plane, and packages of ours, before anything
 # with a clock begins, and shows how far it is. The flags are the same everywhere:
 # with other ones, all packages would be compiled again.
