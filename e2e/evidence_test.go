@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -223,15 +224,24 @@ func TestStaleRecordsAreIgnored(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
 	e.declare(newGate("agent", keyA, byLabel("ready")))
+	// The birth policy would remove the records.
+	e.must(e.admin.Delete(t.Context(), &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "nodegate-birth"}}))
+	t.Cleanup(func() { e.must(e.apply(context.Background())) })
 	k := e.kubelet("n1")
-	// A Node that is created with the records of an earlier Node, as from a backup.
-	k.register(func(n *corev1.Node) {
-		n.Annotations = map[string]string{
+	e.eventually("a Node is created with the records of an earlier Node, as from a backup", func() error {
+		node := k.newNode()
+		node.Annotations = map[string]string{
 			v1alpha1.RecordAnnotationPrefix + "agent": `{"state":"Open","since":"2020-01-01T00:00:00Z","reason":"SignalsHold","source":"crd"}`,
 			v1alpha1.RecordAnnotationPrefix + "other": `{"state":"Closed","since":"2020-01-01T00:00:00Z","taint":"` + keyB + `:NoSchedule","source":"crd"}`,
 		}
+		e.must(e.admin.Create(t.Context(), node))
+		if _, present := node.Annotations[v1alpha1.RecordAnnotationPrefix+"other"]; !present {
+			e.must(e.admin.Delete(t.Context(), node))
+			return errNotYet
+		}
+		return nil
 	})
-	e.must(k.is("agent", isClosed, keyA))
+	k.becomes("agent", isClosed, keyA)
 	e.eventually("the record of a gate that does not exist is removed", func() error {
 		if _, present := k.node().Annotations[v1alpha1.RecordAnnotationPrefix+"other"]; present {
 			return errNotYet

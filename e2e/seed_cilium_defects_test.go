@@ -4,12 +4,14 @@ package e2e
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/go-logr/logr/funcr"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -86,7 +88,9 @@ func TestSeedCiliumDeletedNodesAreForgotten(t *testing.T) {
 	e := newEnv(t)
 	var mu sync.Mutex
 	var lines []string
+	pending := &deletesBeforePatch{api: e.admin, deleted: make(map[string]chan struct{})}
 	e.runController(func(p *controller.Process) {
+		p.Config.Wrap(pending.wrap)
 		p.Options.Log = funcr.New(func(_, line string) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -98,12 +102,29 @@ func TestSeedCiliumDeletedNodesAreForgotten(t *testing.T) {
 	for i := range n {
 		k := e.kubelet(fmt.Sprintf("gone-%d", i))
 		k.register()
+		deleted := pending.expect(k.name)
 		pod := k.daemonPod(ds)
 		k.run(pod, true)
-		e.must(e.admin.Delete(t.Context(), k.node()))
+		e.eventually("the Node is deleted while a write of it is pending", func() error {
+			select {
+			case <-deleted:
+				return nil
+			default:
+				return errNotYet
+			}
+		})
 		e.must(e.admin.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	}
 	e.settled()
+	late := 0
+	for _, event := range e.loggedSoFar() {
+		if event.Verb == "patch" && strings.HasPrefix(event.ObjectRef.Name, "gone-") && event.ResponseStatus.Code == http.StatusNotFound {
+			late++
+		}
+	}
+	if late < n {
+		t.Errorf("%d patches of deleted nodes were sent, want at least one for each of %d", late, n)
+	}
 	mu.Lock()
 	defer mu.Unlock()
 	logged := 0
@@ -117,3 +138,41 @@ func TestSeedCiliumDeletedNodesAreForgotten(t *testing.T) {
 		t.Errorf("%d log lines are about the %d deleted nodes, want none", logged, n)
 	}
 }
+
+// deletesBeforePatch deletes a Node just before the controller's next patch of it is sent.
+type deletesBeforePatch struct {
+	api client.Client
+
+	mu sync.Mutex
+	// deleted has a channel for each Node that is to be deleted, which is closed after that.
+	deleted map[string]chan struct{}
+}
+
+func (d *deletesBeforePatch) expect(node string) (deleted <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.deleted[node] = make(chan struct{})
+	return d.deleted[node]
+}
+
+func (d *deletesBeforePatch) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if name, ok := strings.CutPrefix(r.URL.Path, "/api/v1/nodes/"); ok && r.Method == http.MethodPatch {
+			d.mu.Lock()
+			deleted := d.deleted[name]
+			delete(d.deleted, name)
+			d.mu.Unlock()
+			if deleted != nil {
+				if err := d.api.Delete(r.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+					return nil, err
+				}
+				close(deleted)
+			}
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
