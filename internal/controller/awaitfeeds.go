@@ -18,8 +18,10 @@ const (
 	feedInterval   = 10 * time.Millisecond
 )
 
-// awaitFeeds waits until the controller is ready or it is no longer worthwhile to wait. It
-// returns false if the context ends first.
+// awaitFeeds waits until the controller is ready or it is no longer worthwhile to wait. Until
+// the gates have been compiled, it waits in any case: a leader without gates would write a
+// parameter with which the birth policy closes nothing. That takes at most rulesMaxWait, and
+// the rest of an attempt to list rules. It returns false if the context ends first.
 func (c *Controller) awaitFeeds(ctx context.Context) bool {
 	ticker := c.clock.NewTicker(feedInterval)
 	defer ticker.Stop()
@@ -32,7 +34,7 @@ func (c *Controller) awaitFeeds(ctx context.Context) bool {
 		}
 		waited := c.clock.Since(began)
 		switch {
-		case waited < feedTimeout:
+		case waited < feedTimeout, c.set.Load().Seq == 0:
 		case waited >= feedTimeoutMax, c.clock.Since(c.needsFeed.LastReceived()) >= feedTimeout:
 			c.log.Info("starting although some feeds are not synced", "unsynced", c.needsFeed.Unsynced())
 			return true

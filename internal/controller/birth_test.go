@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -144,6 +145,44 @@ func TestParameterWriteDenied(t *testing.T) {
 		}
 		if !meta.IsStatusConditionTrue(w.stored("good").Status.Conditions, v1alpha1.ConditionReady) {
 			t.Errorf("the other gate is not Ready: %+v", w.stored("good").Status.Conditions)
+		}
+	})
+}
+
+// A leader that does not know the gates yet, because the first list of NodeReadinessRules fails,
+// does not write the parameter of a previous leader: without a source, the policy closes nothing.
+func TestParameterIsKeptUntilGatesAreCompiled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ng := controllertest.Gate("gate")
+		entry, err := admission.NewEntry(ng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var without atomic.Int32
+		funcs := listingRules(func() ([]unstructured.Unstructured, error) {
+			<-time.After(30 * time.Millisecond)
+			return nil, errors.New("no response")
+		})
+		funcs.Update = func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
+			if p, is := obj.(*corev1.PodTemplate); is && p.Name == v1alpha1.BirthParameter && p.Annotations[v1alpha1.ParameterSource] == "" {
+				without.Add(1)
+			}
+			return c.Update(ctx, obj, o...)
+		}
+		w := newWorld(t, ng)
+		defer w.start(logr.Discard(), funcs)()
+		if err := w.c.client.Create(t.Context(), admission.Parameter("nodegate-system", v1alpha1.SourceCRD, []admission.Entry{entry})); err != nil {
+			t.Fatal(err)
+		}
+		controllertest.Pass(rulesMaxWait + time.Minute)
+		if n := without.Load(); n > 0 {
+			t.Errorf("the parameter was written %d times without a source", n)
+		}
+		if !w.c.leading.Load() {
+			t.Error("the controller does not lead")
+		}
+		if err := w.c.Ready(); err != nil {
+			t.Errorf("the controller is not ready: %v", err)
 		}
 	})
 }
