@@ -36,20 +36,28 @@ const (
 	InspectRetry = time.Minute
 )
 
-// PodLister lists the pods of nodes, with a rate limit for the whole process.
+// PodLister lists the pods of nodes, one at a time and with a rate limit for the whole process.
 type PodLister struct {
 	boundpods.Client
 	limiter *rate.Limiter
 	clock   clock.PassiveClock
+	// listing has an element while a list is in progress.
+	listing chan struct{}
 }
 
 // NewPodLister returns a PodLister.
 func NewPodLister(p boundpods.Client, c clock.PassiveClock) *PodLister {
-	return &PodLister{Client: p, limiter: rate.NewLimiter(podListRate, 1), clock: c}
+	return &PodLister{Client: p, limiter: rate.NewLimiter(podListRate, 1), clock: c, listing: make(chan struct{}, 1)}
 }
 
-// list lists all pods of a node, subject to the rate limit.
+// list lists all pods of a node when no other list is in progress and the rate limit allows it.
 func (p *PodLister) list(ctx context.Context, node string) (*gate.PodList, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case p.listing <- struct{}{}:
+	}
+	defer func() { <-p.listing }()
 	if err := p.limiter.Wait(ctx); err != nil {
 		return nil, err
 	}

@@ -3,8 +3,11 @@
 package bypass
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -16,6 +19,7 @@ import (
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/kube/boundpods"
 )
 
 func always() bool { return true }
@@ -79,6 +83,58 @@ func TestOldListsAreNotUsed(t *testing.T) {
 			t.Errorf("a list from %s ago is used: %v, want %v", age, list != nil, used)
 		}
 	}
+}
+
+// blockingPods lists no pods. Each list announces itself in began, and waits for answer.
+type blockingPods struct {
+	boundpods.Client
+	began, answer chan struct{}
+}
+
+func (p *blockingPods) List(ctx context.Context, _ string) ([]gate.BoundPod, error) {
+	p.began <- struct{}{}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-p.answer:
+		return nil, nil
+	}
+}
+
+// Lists are not concurrent, and a caller that waits for another list can give up.
+func TestPodsOfOneNodeAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers = 3
+		pods := &blockingPods{began: make(chan struct{}, callers), answer: make(chan struct{})}
+		lister := NewPodLister(pods, clock.RealClock{})
+		results := make(chan error, callers)
+		for range callers {
+			go func() {
+				_, err := lister.list(t.Context(), "n")
+				results <- err
+			}()
+		}
+		for range callers {
+			controllertest.Pass(time.Second) // for the rate limit
+			if n := len(pods.began); n != 1 {
+				t.Fatalf("%d lists are in progress, want 1", n)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := lister.list(ctx, "n"); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a list whose context has ended: %v", err)
+			}
+			cancel()
+			<-pods.began
+			pods.answer <- struct{}{}
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		go func() { _, err := lister.list(t.Context(), "n"); results <- err }()
+		if err := <-results; !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a list without an answer: %v", err)
+		}
+	})
 }
 
 // Bypassed pods are no longer processed once the gate is not enforced.
