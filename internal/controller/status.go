@@ -167,13 +167,15 @@ func (r *reporter) mustWrite(last *reported, status *v1alpha1.NodeGateStatus) bo
 		r.clock.Since(last.writtenAt) >= refreshInterval && last.stored != nil && !same(last.stored, status)
 }
 
-// recordWrite records the outcome of a write. It logs the first of consecutive failures.
+// recordWrite records the outcome of a write. It logs the first of consecutive failures, unless
+// the gate was deleted. The feed reports that later or, if the CustomResourceDefinition was
+// deleted, too, only when that exists again.
 func (r *reporter) recordWrite(ctx context.Context, name string, last *reported, err error) {
 	if err == nil || ctx.Err() != nil {
 		last.failures, last.retryAt = 0, time.Time{}
 		return
 	}
-	if last.failures == 0 {
+	if last.failures == 0 && !apierrors.IsNotFound(err) {
 		r.log.Error(err, "cannot write status, retrying", "gate", name)
 	}
 	last.retryAt = r.clock.Now().Add(min(statusInterval<<min(last.failures, 10), statusRetryMax))
@@ -223,15 +225,11 @@ func (r *reporter) write(ctx context.Context, ng *v1alpha1.NodeGate, last *repor
 	// The response is not decoded as a NodeGate, because the gate may not be readable.
 	target := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: ng.Name}}
 	target.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeGate"))
-	err = r.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, body))
-	switch {
-	case err == nil:
-		r.recordConditionEvents(ng, last.status.Conditions, status.Conditions)
-		last.status, last.writtenAt = status, r.clock.Now()
-	case apierrors.IsNotFound(err): // deleted; the feed will report it
-	default:
+	if err := r.client.Status().Patch(ctx, target, client.RawPatch(types.JSONPatchType, body)); err != nil {
 		return fmt.Errorf("patching status: %w", err)
 	}
+	r.recordConditionEvents(ng, last.status.Conditions, status.Conditions)
+	last.status, last.writtenAt = status, r.clock.Now()
 	return nil
 }
 
