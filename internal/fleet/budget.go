@@ -36,14 +36,18 @@ func (l *Ledger) SetTerms(all map[string]BudgetTerms) {
 }
 
 // Reserve reserves budget for a node if it is the node's turn (see Admits). It returns
-// true if the node already has a reservation.
+// true if the node already has a reservation. After a pause, it returns false until all nodes
+// have been evaluated again, because another replica may have used up the budget.
 func (l *Ledger) Reserve(s BudgetScope, node string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.reservations[node][s] {
-		return true // of an earlier attempt, which failed or whose outcome is unknown
+	if l.wasPaused(now) {
+		return false
 	}
-	if !l.isTurn(s, node) || l.wasPaused(now) {
+	if l.reservations[node][s] { // of an earlier attempt, which failed or whose outcome is unknown
+		return l.counted > 0
+	}
+	if !l.isTurn(s, node) {
 		return false
 	}
 	l.zone(s).inFlight++
@@ -228,7 +232,7 @@ func (l *Ledger) Heartbeat(now time.Time) (paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if paused = l.wasPaused(now); paused {
-		l.evaluated, l.counted = 0, 0
+		l.evaluated, l.counted = 0, 0 // sets are numbered from 1
 		for _, n := range l.nodes {
 			n.seq = 0
 		}
