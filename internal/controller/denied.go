@@ -39,7 +39,7 @@ func (c *Controller) applyReduced(ctx context.Context, set *gateset.Set, facts *
 	}
 	err := c.applyWithoutStamps(ctx, set, facts, *d, denial, false)
 	if errors.Is(err, write.ErrRejected) {
-		err = c.applyTaintsOnly(ctx, &facts.Node, *d, err)
+		err = c.applyTaintsOnly(ctx, set, &facts.Node, *d, err)
 	}
 	return err
 }
@@ -51,7 +51,7 @@ func (c *Controller) applyPart(ctx context.Context, set *gateset.Set, part *gate
 	if !d.Changes {
 		return write.ErrDenied
 	}
-	err := c.apply(ctx, &part.Node, &d)
+	err := c.apply(ctx, set, &part.Node, &d)
 	switch {
 	case err == nil:
 		c.account(set, part, &d, true)
@@ -94,7 +94,7 @@ func (c *Controller) applyWithoutStamps(ctx context.Context, set *gateset.Set, f
 	}
 	keys := slices.Sorted(maps.Keys(d.Stamps))
 	d.Stamps, d.Withdrawn = nil, nil
-	if err := c.apply(ctx, &facts.Node, &d); err != nil {
+	if err := c.apply(ctx, set, &facts.Node, &d); err != nil {
 		return err
 	}
 	if text := gate.Clip(denial.Error(), deniedMax); len(keys) > 0 {
@@ -114,7 +114,7 @@ func (c *Controller) applyWithoutStamps(ctx context.Context, set *gateset.Set, f
 // and the record can be written a moment later. The next decision is denied again because
 // of its records, which the gate's status reports. Gates are not opened this way. If
 // there is no taint to add, applyTaintsOnly returns the denial.
-func (c *Controller) applyTaintsOnly(ctx context.Context, n *gate.Node, d gate.Decision, denial error) error {
+func (c *Controller) applyTaintsOnly(ctx context.Context, set *gateset.Set, n *gate.Node, d gate.Decision, denial error) error {
 	taints := slices.Clone(n.Taints)
 	for _, t := range d.Taints {
 		if !slices.ContainsFunc(n.Taints, func(had corev1.Taint) bool { return had.Key == t.Key && had.Effect == t.Effect }) {
@@ -125,7 +125,7 @@ func (c *Controller) applyTaintsOnly(ctx context.Context, n *gate.Node, d gate.D
 		return denial
 	}
 	d.Taints, d.Records, d.Stamps, d.Withdrawn = taints, nil, nil, nil
-	if err := c.apply(ctx, n, &d); err != nil {
+	if err := c.apply(ctx, set, n, &d); err != nil {
 		return err
 	}
 	c.log.Info("node tainted without a record", "node", n.Name, "denial", gate.Clip(denial.Error(), deniedMax))

@@ -39,10 +39,13 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	case !ok:
 		return 0, nil // the feed reports every node when its cache is synced again
 	}
+	if lost := c.nodes.carriedOut(&facts.Node); lost != nil {
+		c.reportVerdicts(lost.Set, &lost.Node, lost.Verdicts, nil)
+	}
 	decision, retry := c.decide(set, &facts, now)
 	c.recordFitness(set, &facts.Node, &decision)
 	c.omitConditions(&decision)
-	err := c.apply(ctx, &facts.Node, &decision)
+	err := c.apply(ctx, set, &facts.Node, &decision)
 	if errors.Is(err, write.ErrDenied) && decision.Changes {
 		if err = c.applyReduced(ctx, set, &facts, &decision, err, now); err == nil {
 			return time.Millisecond, nil // the node has changed: decide about the rest again
@@ -208,7 +211,7 @@ func (c *Controller) inspect(v *gate.Verdict, n *gate.Node, now time.Time) time.
 
 // apply carries out a decision in one patch. After a conflict it reads the node again,
 // because the stored state is outdated.
-func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) error {
+func (c *Controller) apply(ctx context.Context, set *gateset.Set, n *gate.Node, d *gate.Decision) error {
 	if !d.Changes && len(d.Conditions) == 0 {
 		return nil
 	}
@@ -217,6 +220,9 @@ func (c *Controller) apply(ctx context.Context, n *gate.Node, d *gate.Decision) 
 	c.metrics.Patched(err)
 	c.responses.record(sent, c.clock.Now(), err)
 	c.noteConditions(n, d, err)
+	if d.Changes {
+		c.nodes.noteWrite(set, n, d, err)
+	}
 	switch {
 	case err == nil && node != nil:
 		c.nodeFeed.Observe(node)
@@ -233,12 +239,18 @@ func (c *Controller) account(set *gateset.Set, facts *gate.Facts, d *gate.Decisi
 	n := &facts.Node
 	c.recordStates(set, n.Name, c.gateStates(set, facts, d, nil), true)
 	c.nodes.keep(set, n, d, part, set.Scope())
-	now := c.clock.Now()
-	waits := c.nodes.signalWaits(set, n, d, now)
-	var t transitions
+	waits := c.nodes.signalWaits(set, n, d, c.clock.Now())
 	c.reportOverrides(set, n, d, part)
-	for i := range d.Verdicts {
-		v := &d.Verdicts[i]
+	c.reportVerdicts(set, n, d.Verdicts, waits)
+}
+
+// reportVerdicts reports verdicts that were carried out, given the waits for the signals of gates
+// that opened.
+func (c *Controller) reportVerdicts(set *gateset.Set, n *gate.Node, verdicts []gate.Verdict, waits map[string][]time.Duration) {
+	now := c.clock.Now()
+	var t transitions
+	for i := range verdicts {
+		v := &verdicts[i]
 		switch {
 		case v.DryRun:
 			c.logDryRun(n, v)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // nodeStates has what the controller stores about each node between two reconciles.
@@ -31,6 +33,8 @@ type nodeState struct {
 	signals *heldSignals
 	// ignored has the overrides that are ignored, by gate, with the cause.
 	ignored map[string]string
+	// lost is the last write with transitions whose outcome is unknown; may be nil.
+	lost *gateset.Transitions
 	// failures counts consecutive failures to write the node.
 	failures failures
 }
@@ -105,4 +109,28 @@ func (s *nodeStates) succeeded(node string) bool {
 	}
 	state.failures = failures{}
 	return true
+}
+
+// noteWrite keeps the transitions of a write if its outcome is unknown.
+func (s *nodeStates) noteWrite(set *gateset.Set, n *gate.Node, d *gate.Decision, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		s.at(n.Name).lost = nil // they were not carried out before, either
+	} else if t := gateset.TransitionsOf(set, n, d); t != nil && write.IsUncertain(err) {
+		s.at(n.Name).lost = t
+	}
+}
+
+// carriedOut returns, once, the transitions of a lost write that the node shows.
+func (s *nodeStates) carriedOut(n *gate.Node) *gateset.Transitions {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.byName[n.Name]
+	if state == nil || state.lost == nil || !state.lost.AreOn(n) {
+		return nil
+	}
+	lost := state.lost
+	state.lost = nil
+	return lost
 }

@@ -144,6 +144,11 @@ const notEvaluated = "failed to configure"
 // API server reports it as an internal error.
 const tooLarge = "etcdserver: request is too large"
 
+// IsUncertain reports whether a write may have been carried out although it returned an error.
+func IsUncertain(err error) bool {
+	return err != nil && !errors.Is(err, ErrConflict) && !errors.Is(err, ErrGone) && !errors.Is(err, ErrDenied) && !errors.Is(err, ErrUnsent)
+}
+
 // wrap wraps err in kind.
 func wrap(kind, err error) error { return fmt.Errorf("%w: %w", kind, err) }
 
