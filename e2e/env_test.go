@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/nodegate/nodegate/internal/access"
 	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await/awaittest"
@@ -73,7 +74,7 @@ func (e *env) runController(change func(*controller.Process)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	process := controller.Process{
-		Config: config, Metrics: controller.MetricsPort{Address: "0"}, HealthAddress: "0", Registerer: prometheus.NewRegistry(),
+		Config: config, Metrics: access.MetricsPort{Address: "0"}, HealthAddress: "0", Registerer: prometheus.NewRegistry(),
 		Options: controller.Options{Namespace: installation.Namespace, AllowedTaintKeys: installation.AllowedTaintKeys, AllowedStampAnnotations: installation.AllowedStampAnnotations, Log: e.logger()},
 	}
 	change(&process)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/access"
 	"github.com/nodegate/nodegate/internal/controller"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/testcluster/freeport"
@@ -205,7 +206,7 @@ func TestDryRunPredictsRandomFleets(t *testing.T) {
 				f.addNodes(randomNodes)
 			}
 			e.runController(func(p *controller.Process) {
-				p.Metrics = controller.MetricsPort{Address: f.address, Open: true}
+				p.Metrics = access.MetricsPort{Address: f.address, Open: true}
 				p.Options.Clock = laterClock{ahead: f.ahead}
 			})
 			f.declareGates()

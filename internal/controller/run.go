@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/nodegate/nodegate/internal/access"
 	"github.com/nodegate/nodegate/internal/kube/gates"
 )
 
@@ -24,7 +25,7 @@ type Process struct {
 	// Config is the client configuration for the API server. Required.
 	Config *rest.Config
 	// Metrics configures how to serve metrics.
-	Metrics MetricsPort
+	Metrics access.MetricsPort
 	// HealthAddress is the address of the health probes; "0" disables them.
 	HealthAddress string
 	// ProfileAddress is the address of net/http/pprof; "" or "0" disables it.
@@ -73,7 +74,7 @@ func (p *Process) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	metrics, certificate, err := p.Metrics.options(api, p.Options.Log)
+	metrics, certificate, err := p.Metrics.Options(api, p.Options.Log)
 	if err != nil {
 		return err
 	}

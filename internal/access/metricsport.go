@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package access
 
 import (
 	"crypto/tls"
@@ -16,8 +16,6 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-
-	"github.com/nodegate/nodegate/internal/access"
 )
 
 // MetricsPort configures how a process serves metrics and /nodes/NAME. Every replica
@@ -33,15 +31,15 @@ type MetricsPort struct {
 	CertificateDir string
 }
 
-// options returns the options of controller-runtime's server. If watcher is not nil, it
+// Options returns the options of controller-runtime's server. If watcher is not nil, it
 // must be added to the manager.
-func (s *MetricsPort) options(reviewer access.Reviewer, log logr.Logger) (o metricsserver.Options, watcher *certwatcher.CertWatcher, err error) {
+func (s *MetricsPort) Options(reviewer Reviewer, log logr.Logger) (o metricsserver.Options, watcher *certwatcher.CertWatcher, err error) {
 	o.BindAddress = s.Address
 	if s.Open || s.Address == "0" {
 		return o, nil, nil
 	}
 	o.SecureServing = true
-	filter := access.New(reviewer, log)
+	filter := New(reviewer, log)
 	o.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
 		return func(_ logr.Logger, next http.Handler) (http.Handler, error) { return filter.Wrap(next), nil }, nil
 	}
