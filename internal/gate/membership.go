@@ -108,7 +108,7 @@ func (d *decider) admit(s *slot) {
 // already, the node becomes a member with the gate open instead, without closing it
 // first.
 func (d *decider) closeAndTry(s *slot, reason v1alpha1.Reason, reclosed bool) {
-	s.after = d.closed(s.gate, reason, reclosed)
+	s.isNew, s.after = !reclosed, d.closed(s.gate, reason, reclosed)
 	d.tryOpen(s)
 }
 

@@ -286,9 +286,9 @@ func (d *decider) maskRecord(s *slot) {
 	default:
 		r.OverrideSince = d.since()
 		r.Fought, r.FoughtAt = 0, time.Time{} // the other writer has the state that it wants
-		if r.Reclosed = r.Reclosed || r.tainted(); s.before != nil && s.before.tainted() {
-			r.Reclosed = s.before.Reclosed // the node was not in use in between
-		}
+	}
+	if r.tainted() {
+		r.Reclosed = !s.isNew // the gate's own state may have opened and closed in between
 	}
 	if !s.gate.Accepted {
 		return

@@ -23,7 +23,7 @@ func (d *decider) keepOpen(s *slot) {
 		reason = d.groupLost(s)
 	}
 	if reason != "" {
-		s.after = d.closed(s.gate, reason, true).withRuns(s.after)
+		s.after = d.closed(s.gate, reason, !s.isNew).withRuns(s.after)
 		switch reason {
 		case v1alpha1.ReasonRegression, v1alpha1.ReasonGroupIncomplete: // boots do not matter
 		case v1alpha1.ReasonRebooted, v1alpha1.ReasonRebootedUnobserved:

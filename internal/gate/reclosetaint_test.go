@@ -45,12 +45,59 @@ func TestWhichTaint(t *testing.T) {
 			"write [" + cniTaint + "] cni:Closed>Closed(Overridden) blocked=Overridden override=Closed/Open"},
 		"closed by a user after it opened": {open().flag("cni", "holds").override("cni", "Closed", time.Hour),
 			"write [" + againTaint + "] cni:Open>Closed(Overridden) blocked=Overridden override=Closed/Open"},
+		"closed by a user before it opens, a node that is admitted open": {aNode(twoTaints()).age(time.Minute).flag("cni", "holds").override("cni", "Closed", time.Hour),
+			"write [" + cniTaint + "] cni:->Closed(Overridden) blocked=Overridden override=Closed/Open"},
 		"opens with the recloseTaint":                           {aNode(twoTaints()).record("cni", "Closed", withAgain).taint(againTaint).flag("cni", "holds"), "write [] cni:Closed>Open(SignalsHold)"},
 		"a gate of one taint":                                   {aNode(aGate("cni")).open("cni").boot("b"), "write [" + cniTaint + "] cni:Open>Closed(Rebooted)"},
 		"a gate that is not accepted keeps its taint":           {aNode(twoTaints(refused)).record("cni", "Closed", withAgain).taint(againTaint), "[" + againTaint + "] cni:Closed>Closed(Regression)"},
 		"NoExecute recloseTaint: unreachability does not close": {aNode(aGate("cni", recloseTainting("cni.example/again:NoExecute"))).open("cni").ready("Unknown"), "[] cni:Open>Open(Birth)"},
 		"NoExecute taint: unreachability closes":                {open(tainting("cni.example/not-ready:NoExecute")).ready("Unknown"), closesAgain("NodeSilent") + " blocked=NodeSilent"},
 	})
+}
+
+// While a user keeps a gate closed, its taint on the node does not change, whatever the
+// gate's own state does: neither before the gate first opens on the node nor after.
+func TestTaintOfAnOverrideThatKeepsClosed(t *testing.T) {
+	for phase, c := range map[string]struct {
+		gate  Gate
+		node  func(Gate) *sim
+		taint string
+	}{
+		"before it opens": {twoTaints(), func(g Gate) *sim { return aNode(g).closed("cni") }, cniTaint},
+		"adopted":         {twoTaints(), func(g Gate) *sim { return aNode(g).taint(againTaint) }, againTaint},
+		"after it opened": {aGate("cni", tainting("cni.example/not-ready:NoExecute"), again), func(g Gate) *sim { return aNode(g).open("cni") }, againTaint},
+	} {
+		for event, happens := range map[string]func(*sim){
+			"reboot":                          func(s *sim) { s.boot("b") },
+			"reboot, signals do not hold":     func(s *sim) { s.boot("b").flag("cni", "no") },
+			"unreachability":                  func(s *sim) { s.ready("Unknown") },
+			"shutdown":                        func(s *sim) { s.shuttingDown(true) },
+			"regression":                      func(s *sim) { lost(s) },
+			"a reboot as the override ends":   func(s *sim) { s.boot("b").flag("cni", "no").endOverride("cni") },
+			"a shutdown as the override ends": func(s *sim) { s.shuttingDown(true).endOverride("cni") },
+		} {
+			t.Run(phase+", "+event, func(t *testing.T) {
+				g := c.gate
+				g.Reclose = onRegression
+				s := c.node(g).flag("cni", "holds").override("cni", "Closed", time.Hour)
+				s.run(t)
+				happens(s)
+				for range 2 { // the second time, the gate's own state may be closed already
+					if d := s.run(t); taintTexts(d.Taints) != "["+c.taint+"]" {
+						t.Errorf("want [%s]: %s", c.taint, show(d))
+					}
+					s.after(time.Second)
+				}
+				s.endOverride("cni").ready("True").shuttingDown(false).flag("cni", "holds")
+				if d := s.run(t); len(d.Taints) > 0 {
+					t.Errorf("it does not open after the override: %s", show(d))
+				}
+				if d := s.after(time.Second).boot("c").flag("cni", "no").run(t); taintTexts(d.Taints) != "["+againTaint+"]" {
+					t.Errorf("it had opened, and closes with another taint: %s", show(d))
+				}
+			})
+		}
+	}
 }
 
 // lost is a node on which the gate's flag has not held for long enough.

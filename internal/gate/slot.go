@@ -33,6 +33,10 @@ type slot struct {
 	// had is the taint that the record accounts for: that of a gate that is closed, or
 	// is overridden closed.
 	had v1alpha1.Taint
+	// isNew is true if the node is new to the gate: the taint that it carries, or gets as a
+	// new member, is not that of a gate that closes again (see Record.Reclosed). An
+	// override that keeps the gate closed does not change that.
+	isNew bool
 	masking
 	// after is the desired record; nil for none. renewed is its storage if it starts
 	// from the existing record.
@@ -162,6 +166,7 @@ func (s *slot) restore(r *Record) {
 	if s.had = (v1alpha1.Taint{}); r.tainted() {
 		s.had, _ = parseTaint(r.Taint)
 	}
+	s.isNew = r.tainted() && !r.Reclosed
 }
 
 // rebuild returns a replacement for a record that cannot be read. The state follows
