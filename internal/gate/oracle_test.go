@@ -109,8 +109,12 @@ func (o *oracle) observe(s *sim) {
 			continue
 		}
 		delete(o.left, g.Name)
+		had, first := o.hadTaint(g.Name), ""
+		if o.gates[g.Name] == nil && !g.CloseWhen && o.joins(s, g, before) {
+			first = o.firstTaint(s, g, before)
+		}
 		o.decide(s, g, before)
-		o.cover(s, g)
+		o.cover(s, g, had, first)
 	}
 }
 

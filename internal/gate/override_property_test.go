@@ -5,6 +5,7 @@ package gate
 import (
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,8 +57,9 @@ func (o *oracle) optsOut(s *sim) bool {
 }
 
 // cover applies an override to the gate's own state. If an override that kept a closed
-// gate open has ended, the gate closes now.
-func (o *oracle) cover(s *sim, g *Gate) {
+// gate open has ended, the gate closes now. had is the taint that the node had for the
+// gate, and first the one that it has as a new member. Both are empty if there is none.
+func (o *oracle) cover(s *sim, g *Gate, had, first string) {
 	override := s.overriddenTo(g.Name)
 	delete(o.guests, g.Name)
 	m := o.gates[g.Name]
@@ -71,16 +73,38 @@ func (o *oracle) cover(s *sim, g *Gate) {
 	if m.mask = ""; override == "Open" && m.closed || override == "Closed" && !m.closed {
 		m.mask = override
 	}
-	if m.mask == "Closed" && was != "Closed" {
-		m.taint = againText(g)
-	}
 	if was == "Open" && m.mask == "" && m.closed {
-		m.taint, m.since, m.from = againText(g), s.now, s.now
+		m.since, m.from = s.now, s.now
 		m.forgetDeadline(s)
 		if m.anew && !m.good.IsZero() {
 			m.good = s.now
 		}
 	}
+	m.chooseTaint(g, had, first, was)
+}
+
+// chooseTaint determines the taint. While the node has a taint of the gate, it keeps that
+// one, whether the gate's own state, an override or both require it. Otherwise, a new
+// member gets its first taint, and any other node the one of a node that was in use.
+func (m *memory) chooseTaint(g *Gate, had, first, was string) {
+	switch {
+	case !m.closed && !m.tainted():
+		m.taint = TaintText(g.Taint)
+	case had != "":
+		m.taint = had
+	case first != "":
+		m.taint = first
+	case m.tainted(), was != "Open":
+		m.taint = againText(g)
+	}
+}
+
+// hadTaint returns the taint that the node has for the gate, or "".
+func (o *oracle) hadTaint(name string) string {
+	if m := o.gates[name]; m != nil && m.tainted() {
+		return m.taint
+	}
+	return ""
 }
 
 func (m *memory) forgetDeadline(s *sim) {
@@ -109,6 +133,30 @@ func (h *history) checkMasks(t *rapid.T, d Decision) {
 			}
 		}
 	}
+}
+
+// An override changes when a gate has its taint on the node, and not which of its two
+// taints it is. The events are few, so that they coincide with overrides.
+func TestHistoriesOfTwoTaints(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const name = "flag1"
+		h := newHistory(t, []Gate{aGate(name, tainting("flag1.example/x:NoExecute"), recloseTainting("flag1.example/again:NoSchedule"),
+			soaking(randomSoak(t)), selecting(rapid.SampledFrom([]string{"", "pool!=gpu"}).Draw(t, "selector")))}, 0)
+		actions, all := map[string]func(*rapid.T){}, h.events()
+		for _, event := range []string{"time passes", "ready", "reboot", "shutdown", "relabel"} {
+			actions[event] = all[event]
+		}
+		actions["flag"] = func(t *rapid.T) { h.flag(name, rapid.SampledFrom([]string{"holds", "no"}).Draw(t, "is")) }
+		actions["override"] = func(t *rapid.T) {
+			h.override(name, rapid.SampledFrom([]string{"Open", "Closed", "Closed"}).Draw(t, "state"), 90*time.Second)
+		}
+		actions["override ends"] = func(*rapid.T) { h.endOverride(name) }
+		actions[""] = func(t *rapid.T) { // runs after each event
+			h.oracle.observe(h.sim)
+			h.decideAndCheck(t)
+		}
+		t.Repeat(actions)
+	})
 }
 
 // checkOverrides checks that overrides are applied, unless the gate must not be closed
