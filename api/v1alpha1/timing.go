@@ -25,9 +25,11 @@ type Timing struct {
 	// announced its shutdown and then returned without a reboot. Must be 0 when
 	// reopen is Manual.
 	//
-	// For labels, annotations, resources, CSI drivers and resource slices, the API
-	// does not report when they last changed. For these signals, the wait starts
-	// again if the controller is replaced.
+	// For labels, annotations, resources, CSI drivers, resource slices, objects and
+	// expressions, the API does not report when they last changed. For these
+	// signals, the wait starts again if the controller is replaced, if the signal
+	// is not observed for some time, or if the node becomes unreachable. For other
+	// signals, the wait continues if the API reports that they held throughout.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0

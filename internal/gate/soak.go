@@ -33,37 +33,46 @@ type Steady struct {
 	Reported time.Time
 	// Begun is true if the signals were observed not to have the state before.
 	Begun bool
+	// Unknown is true while it is unknown whether the signals have the state.
+	Unknown bool
 }
 
 // soaked returns the time at which the signals of a closed gate with this record will
 // have been in the state that opens it for long enough. It is zero if they are not in
-// that state, or need not be for any time. Signals that have not been observed, and
-// outdated ones because the node is unreachable, neither count nor interrupt the time. A
-// stale heartbeat interrupts it: nothing has confirmed the state.
+// that state, or need not be for any time. If signals are unknown for some time because they
+// have not been observed, or outdated because the node is unreachable, that interrupts the
+// time unless the API reports afterwards that the state was not interrupted. A stale
+// heartbeat always interrupts it: nothing has confirmed the state.
 func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 	g, v := s.gate, s.verdict
+	was, remembered := d.Steady[g.Name]
 	opens := Holds
 	if g.CloseWhen {
 		opens = NotYet
 	}
 	switch {
-	case g.OpenAfter == 0, !g.CloseWhen && (d.Node.Silent() || d.Node.ShuttingDown):
+	case g.OpenAfter == 0:
 		return time.Time{}
-	case state == Unknown && !anyUnconfirmed(v.Readings):
+	case !g.CloseWhen && (d.Node.Silent() || d.Node.ShuttingDown), state == Unknown && !anyUnconfirmed(v.Readings):
+		if remembered {
+			was.Unknown = true
+			v.Steady = &was
+		}
 		return time.Time{}
 	case state != opens:
 		v.Steady = &Steady{}
 		return time.Time{}
 	}
 	reported, resumed, complete := reportedSince(v.Readings, opens)
-	was, remembered := d.Steady[g.Name]
 	is := was
 	switch {
-	case !remembered, resumed.After(was.Reported) && !was.Since.IsZero(): // or it was interrupted unobserved
-		is = Steady{Since: d.now, Reported: resumed}
-	case was.Since.IsZero():
+	case remembered && was.Since.IsZero():
 		is = Steady{Since: d.now, Reported: resumed, Begun: true}
+	case !remembered, resumed.After(was.Reported), // or it was interrupted unobserved
+		was.Unknown && (!complete || reported.After(was.Reported)): // or it may have been
+		is = Steady{Since: d.now, Reported: resumed}
 	}
+	is.Unknown = false
 	v.Steady = &is
 	if r.sameBootAsDigest(&d.Node) {
 		return time.Time{} // the node has returned unchanged
