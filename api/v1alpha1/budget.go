@@ -8,9 +8,10 @@ import "k8s.io/apimachinery/pkg/util/intstr"
 // node creation, an observed reboot, unreachability and announced shutdown.
 type Budget struct {
 	// maxReclosed specifies how many of the gate's nodes in one zone may be closed
-	// at a time under this budget. It is a number or a percentage (rounded up, at
-	// least 1). The label topology.kubernetes.io/zone specifies a node's zone.
-	// Nodes without the label form one zone.
+	// at a time under this budget. It is a number or a percentage, which is rounded
+	// up: at least 1, except for 0%, which allows none. The label
+	// topology.kubernetes.io/zone specifies a node's zone. Nodes without the label
+	// form one zone.
 	// +optional
 	// +kubebuilder:default="20%"
 	// +kubebuilder:validation:XIntOrString

@@ -48,9 +48,10 @@ type ObjectSignal struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, !format.qualifiedName().validate(k).hasValue())",message="matchLabels has a key that is not a label key; write it as name or example.com/name"
 	MatchLabels map[string]LabelValue `json:"matchLabels,omitempty"`
 
-	// nodeBy specifies how the node of an object is determined. Other values than
-	// Name can find several objects for one node; the expression must then be true
-	// for all of them.
+	// nodeBy specifies how the node of an object is determined. If several objects
+	// are found for one node, the expression must be true for all of them. With
+	// Name, that is possible only if the objects are namespaced and namespace is
+	// unset.
 	// +optional
 	// +kubebuilder:default=Name
 	NodeBy NodeBy `json:"nodeBy,omitempty"`

@@ -112,7 +112,8 @@ type SignalSource struct {
 	// conditions, taints, nodeInfo and created. labels, annotations and allocatable
 	// are maps. The values of allocatable are quantities. Each condition has type,
 	// status and lastTransitionTime. Each taint has key, value, effect and
-	// timeAdded; the gate's own taints are not included. Keys of annotations and
+	// timeAdded. Taints with the key of taint or recloseTaint are not included,
+	// whatever their value and effect. Keys of annotations and
 	// allocatable must be literals. The current time is not available.
 	//
 	// If the expression reads a value that does not exist, the signal is unknown.

@@ -7,10 +7,10 @@ type Timing struct {
 	// minClosedSeconds specifies how long the gate stays closed at a minimum after
 	// it closes, even if its signals would open it. For a new node, the time starts
 	// at the Node's creation. After a reboot, it starts when the controller
-	// observes the new boot. The minimum does not apply to a node that became
-	// unreachable or announced its shutdown and then returned without a reboot. It
-	// does not apply to a node that carried the taint before it became a member of
-	// the gate. Must be 0 when reopen is Manual.
+	// observes the new boot. The minimum does not apply if the gate closed because
+	// the node became unreachable or announced its shutdown, and the node then
+	// returned without a reboot. It does not apply to a node that carried the taint
+	// before it became a member of the gate. Must be 0 when reopen is Manual.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0
@@ -21,9 +21,9 @@ type Timing struct {
 	// interruption before a closed gate opens (soak time). For a closeWhen gate, it
 	// specifies how long at least one signal must not have held. The wait runs
 	// concurrently with minClosedSeconds. After a reboot, it starts with the new boot
-	// at the earliest. It does not apply to a node that became unreachable or
-	// announced its shutdown and then returned without a reboot. Must be 0 when
-	// reopen is Manual.
+	// at the earliest. It does not apply if the gate closed because the node became
+	// unreachable or announced its shutdown, and the node then returned without a
+	// reboot. Must be 0 when reopen is Manual.
 	//
 	// For labels, annotations, resources, CSI drivers, resource slices, objects and
 	// expressions, the API does not report when they last changed. For these

@@ -56,8 +56,8 @@ func (n node) ResolveName(name string) (any, bool) {
 	return nil, false
 }
 
-// foreignTaints returns all taints except the gate's own. A gate that depended on its
-// own taint would never open, or would oscillate.
+// foreignTaints returns all taints except those with a key of the gate's own, whatever
+// their effect. A gate that depended on its own taint would never open, or would oscillate.
 func (n node) foreignTaints() []corev1.Taint {
 	isOwn := func(t corev1.Taint) bool { return slices.Contains(n.own, t.Key) }
 	if !slices.ContainsFunc(n.Taints, isOwn) {
