@@ -53,7 +53,7 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 	switch {
 	case g.OpenAfter == 0:
 		return time.Time{}
-	case !g.CloseWhen && (d.Node.Silent() || d.Node.ShuttingDown), state == Unknown && !anyUnconfirmed(v.Readings):
+	case d.outdated(g), state == Unknown && !anyUnconfirmed(v.Readings):
 		if remembered {
 			was.Unknown = true
 			v.Steady = &was
@@ -64,13 +64,12 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 		return time.Time{}
 	}
 	reported, resumed, complete := reportedSince(v.Readings, opens)
-	is := was
+	is := Steady{Since: d.now, Reported: resumed}
 	switch {
 	case remembered && was.Since.IsZero():
-		is = Steady{Since: d.now, Reported: resumed, Begun: true}
-	case !remembered, resumed.After(was.Reported), // or it was interrupted unobserved
-		was.Unknown && (!complete || reported.After(was.Reported)): // or it may have been
-		is = Steady{Since: d.now, Reported: resumed}
+		is.Begun = true
+	case remembered && was.lasts(reported, resumed, complete):
+		is = was
 	}
 	is.Unknown = false
 	v.Steady = &is
@@ -82,6 +81,21 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 		start = earliest(start, reported.Add(HeartbeatSkew))
 	}
 	return d.soaksFrom(r, start).Add(g.OpenAfter)
+}
+
+// outdated reports whether the signals of the gate are outdated, because the node does not
+// report or is shutting down. A closeWhen gate follows them in any case.
+func (d *decider) outdated(g *Gate) bool {
+	return !g.CloseWhen && (d.Node.Silent() || d.Node.ShuttingDown)
+}
+
+// lasts reports whether the signals still have the state, without an interruption, given
+// what the API reports. After they were unknown, the API must report it for all of them.
+func (s Steady) lasts(reported, resumed time.Time, complete bool) bool {
+	if s.Unknown && (!complete || reported.After(s.Reported)) {
+		return false
+	}
+	return !resumed.After(s.Reported)
 }
 
 // soaksFrom returns the time from which the time counts, given since when the signals have had
