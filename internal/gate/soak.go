@@ -55,8 +55,7 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 		return time.Time{}
 	case d.outdated(g), state == Unknown && !anyUnconfirmed(v.Readings):
 		if remembered {
-			was.Unknown = true
-			v.Steady = &was
+			v.Steady = &Steady{Since: was.Since, Reported: was.Reported, Begun: was.Begun, Unknown: true}
 		}
 		return time.Time{}
 	case state != opens:
