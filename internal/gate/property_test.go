@@ -39,6 +39,7 @@ type history struct {
 
 func newHistory(t *rapid.T, gates []Gate, age time.Duration) *history {
 	h := &history{sim: aNode(slices.Clone(gates)...).age(age), all: gates, oracle: oracle{gates: map[string]*memory{}, guests: map[string]string{}}}
+	h.facts.Boot.Seen = h.now // a controller knows since when it has observed a boot
 	for i := range gates {
 		h.restart(gates[i].Name, rapid.Bool().Draw(t, "ready"))
 	}
