@@ -274,6 +274,7 @@ release: ## Build a release into dist/, with SBOMs and checksums (VERSION=v0.1.0
 
 .PHONY: publish
 publish: ## Sign what 'make release' built with SIGNING_KEY=file, and push the images to IMAGE=registry/name:tag and registry/name-agent:tag.
+	$(if $(SIGNING_KEY),,$(error set SIGNING_KEY to the file with the private key))
 	go run -C hack/tools/release . -dist '$(abspath $(DIST))' -key '$(abspath $(SIGNING_KEY))' $(if $(IMAGE),-image $(IMAGE))
 
 .PHONY: vulncheck

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -138,8 +139,9 @@ func (f *overrideFlags) run(ctx context.Context, c *connection, args []string) e
 	if err != nil {
 		return err
 	}
-	// A reader of the warnings that exits early must not end the command half-way.
-	signal.Ignore(syscall.SIGPIPE)
+	// A reader of the warnings that exits early must not end the command half-way. (After
+	// Ignore, Reset would change nothing.)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	answer := &OverrideResult{DryRun: f.kind(), Nodes: []OverriddenNode{}}
 	var failed error
 	for i := range nodes {
@@ -152,6 +154,7 @@ func (f *overrideFlags) run(ctx context.Context, c *connection, args []string) e
 		}
 		answer.Nodes = append(answer.Nodes, n)
 	}
+	signal.Reset(syscall.SIGPIPE)
 	if failed != nil && len(nodes) > 1 {
 		failed = fmt.Errorf("%d of %d nodes done: %w", len(answer.Nodes), len(nodes), failed)
 	}

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -11,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -67,5 +69,18 @@ func TestOverridesGoOnWhereNobodyReadsWarnings(t *testing.T) {
 		if writes := a.written(); err != nil || len(writes) != 2 || !strings.Contains(out.String(), "n2") {
 			t.Errorf("%s: the process ended with %v after the writes %v:\n%s", verb, err, writes, &out)
 		}
+	}
+}
+
+// If nobody reads the report, the process ends like others in a pipe, once all nodes are written.
+func TestOverridesAreWrittenWhereNobodyReadsTheReport(t *testing.T) {
+	objects := smallCluster()
+	objects[nodesPath+"/n2"] = strings.Replace(heldNode, "name: n1", "name: n2", 1)
+	a := newAPIServer(t, objects)
+	var ended *exec.ExitError
+	streams := func(c *exec.Cmd, unread *os.File) { c.Stdout = unread }
+	err := runAlone(t, a.URL, streams, strings.Fields("open n1 n2 --gate=agent --for=1h --reason=x")...)
+	if writes := a.written(); !errors.As(err, &ended) || ended.Sys().(syscall.WaitStatus).Signal() != syscall.SIGPIPE || len(writes) != 2 {
+		t.Errorf("the process ended with %v after the writes %v", err, writes)
 	}
 }

@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -37,6 +38,9 @@ func main() {
 }
 
 func (o *options) run(ctx context.Context) error {
+	if o.key == "" && o.image != "" {
+		return errors.New("-image requires -key")
+	}
 	if o.key == "" {
 		if err := writeSBOMs(o.dist, o.version); err != nil {
 			return err

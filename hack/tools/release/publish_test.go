@@ -218,3 +218,12 @@ func TestRejectedKeys(t *testing.T) {
 		}
 	}
 }
+
+// Images are not published unsigned.
+func TestImagesRequireAKey(t *testing.T) {
+	dist := t.TempDir()
+	err := (&options{dist: dist, image: "registry.example.com/nodegate:v0.1.0"}).run(t.Context())
+	if files, _ := os.ReadDir(dist); err == nil || !strings.Contains(err.Error(), "-key") || len(files) > 0 {
+		t.Errorf("%v, and %d files", err, len(files))
+	}
+}
