@@ -115,10 +115,15 @@ func (s *nodeStates) succeeded(node string) bool {
 func (s *nodeStates) noteWrite(set *gateset.Set, n *gate.Node, d *gate.Decision, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		s.at(n.Name).lost = nil // they were not carried out before, either
-	} else if t := gateset.TransitionsOf(set, n, d); t != nil && write.IsUncertain(err) {
-		s.at(n.Name).lost = t
+	switch {
+	case err == nil:
+		if state := s.byName[n.Name]; state != nil && state.lost != nil && state.lost.Share(d.Records) {
+			state.lost = nil
+		}
+	case write.IsUncertain(err):
+		if t := gateset.TransitionsOf(set, n, d); t != nil {
+			s.at(n.Name).lost = t
+		}
 	}
 }
 

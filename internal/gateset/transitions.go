@@ -3,6 +3,7 @@
 package gateset
 
 import (
+	"slices"
 	"time"
 
 	"github.com/nodegate/nodegate/internal/gate"
@@ -33,23 +34,32 @@ func TransitionsOf(set *Set, n *gate.Node, d *gate.Decision) *Transitions {
 	return t
 }
 
-// AreOn reports whether the node has the records of the transitions. Their times do not matter:
-// they are all that differs if an earlier attempt of the same write was carried out.
+// AreOn reports whether the node has the records of the transitions. The times of decisions do not
+// matter: they are all that differs if an earlier attempt of the same write was carried out.
 func (t *Transitions) AreOn(n *gate.Node) bool {
 	for i := range t.Verdicts {
 		name := t.Verdicts[i].Gate
-		if withoutTime(t.records[name]) != withoutTime(n.Records[name]) {
+		if withoutTimes(t.records[name]) != withoutTimes(n.Records[name]) {
 			return false
 		}
 	}
 	return t.Node.UID == n.UID
 }
 
-func withoutTime(record string) string {
+// Share reports whether records that are written include one of the transitions. Such a write
+// tests what was there before, so it succeeds only if the transitions were not carried out.
+func (t *Transitions) Share(records map[string]string) bool {
+	return slices.ContainsFunc(t.Verdicts, func(v gate.Verdict) bool {
+		_, shared := records[v.Gate]
+		return shared
+	})
+}
+
+func withoutTimes(record string) string {
 	r, err := gate.ParseRecord(record)
 	if err != nil {
 		return record
 	}
-	r.Since = time.Time{}
+	r.Since, r.OverrideSince, r.SilentSince, r.FoughtAt = time.Time{}, time.Time{}, time.Time{}, time.Time{}
 	return r.String()
 }
