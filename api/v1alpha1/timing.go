@@ -27,9 +27,10 @@ type Timing struct {
 	//
 	// For labels, annotations, resources, CSI drivers, resource slices, objects and
 	// expressions, the API does not report when they last changed. For these
-	// signals, the wait starts again if the controller is replaced, if the signal
-	// is not observed for some time, or if the node becomes unreachable. For other
-	// signals, the wait continues if the API reports that they held throughout.
+	// signals, the wait starts again if the controller is replaced, if a signal of
+	// the gate is not observed for some time, or if the node becomes unreachable.
+	// If a gate has only other signals, the wait continues if the API reports that
+	// they held throughout.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=0

@@ -31,7 +31,8 @@ type Steady struct {
 	// the time of the observation, as far as the API reports it. If the API later
 	// reports a later time, the state was interrupted.
 	Reported time.Time
-	// Begun is true if the signals were observed not to have the state before.
+	// Begun is true if the signals did not have the state at an earlier observation, or if the state
+	// was interrupted after it.
 	Begun bool
 	// Unknown is true while it is unknown whether the signals have the state.
 	Unknown bool
@@ -63,11 +64,9 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 		return time.Time{}
 	}
 	reported, resumed, complete := reportedSince(v.Readings, opens)
-	is := Steady{Since: d.now, Reported: resumed}
-	switch {
-	case remembered && was.Since.IsZero():
-		is.Begun = true
-	case remembered && was.lasts(reported, resumed, complete):
+	// If the state was interrupted, or may have been, it began after the last observation.
+	is := Steady{Since: d.now, Reported: resumed, Begun: remembered}
+	if remembered && !was.Since.IsZero() && was.lasts(reported, resumed, complete) {
 		is = was
 	}
 	is.Unknown = false

@@ -125,13 +125,18 @@ func TestSoakInterruptions(t *testing.T) {
 		"a signal that stops holding while it is unknown": {timed, timedHolds, func(s *sim) {
 			s.flag("g", "unknown").run(t)
 			s.since("g", "holds", s.now.Add(-time.Minute))
-		}, 9*time.Minute + HeartbeatSkew},
+		}, soak},
+		"the same, by a slow clock": {timed, slowHolds, func(s *sim) {
+			s.flag("g", "unknown").run(t)
+			s.since("g", "holds", s.now.Add(-time.Minute-time.Hour))
+		}, soak},
 		"a signal that does not hold, is unknown, and holds": {timed, timedHolds, func(s *sim) {
 			s.flag("g", "no").run(t)
 			s.flag("g", "unknown").run(t)
 			slowHolds(s)
 		}, soak},
-		"an unobserved interruption":               {timed, timedHolds, func(s *sim) { s.since("g", "holds", s.now.Add(-time.Minute)) }, 9*time.Minute + HeartbeatSkew},
+		"an unobserved interruption":                  {timed, timedHolds, func(s *sim) { s.since("g", "holds", s.now.Add(-time.Minute)) }, soak},
+		"an unobserved interruption, by a slow clock": {timed, slowHolds, func(s *sim) { s.since("g", "holds", s.now.Add(-time.Minute-time.Hour)) }, soak},
 		"a restart":                                {level, holds, func(s *sim) { s.forget() }, soak},
 		"a restart, with a time from the API":      {timed, timedHolds, func(s *sim) { s.forget() }, 4*time.Minute + HeartbeatSkew},
 		"unreachability":                           {level, holds, func(s *sim) { s.ready("Unknown").run(t); s.ready("True") }, soak},
