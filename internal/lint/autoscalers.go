@@ -4,6 +4,7 @@ package lint
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -57,18 +58,34 @@ func (p pool) has(field string, t v1alpha1.Taint) bool {
 
 // anyValue are parts of the keys of labels that nodes of a pool can have without being listed
 // in the pool. Karpenter and its providers use karpenter.sh, karpenter.k8s.aws and the like.
-var anyValue = []string{"kubernetes.io/", "karpenter.", "eks.amazonaws.com/"}
+// EKS Auto Mode describes instances with eks.amazonaws.com/instance-; other labels of EKS, such
+// as eks.amazonaws.com/nodegroup, are not on nodes of pools.
+var anyValue = []string{"kubernetes.io/", "karpenter.", autoModeGroup + "/instance-"}
+
+// autoModeGroup is the API group of the node classes of EKS Auto Mode.
+const autoModeGroup = "eks.amazonaws.com"
+
+// known returns the labels that all nodes of the pool have: those of its template, and those
+// that Karpenter derives from the pool's name and node class.
+func (p pool) known() labels.Set {
+	set := labels.Set{"karpenter.sh/nodepool": p.GetName()}
+	class, _, _ := unstructured.NestedStringMap(p.Object, "spec", "template", "spec", "nodeClassRef")
+	if class["kind"] != "" {
+		set[class["group"]+"/"+strings.ToLower(class["kind"])] = class["name"]
+	}
+	if class["group"] == autoModeGroup {
+		set[autoModeGroup+"/compute-type"] = "auto"
+	}
+	template, _, _ := unstructured.NestedStringMap(p.Object, "spec", "template", "metadata", "labels")
+	maps.Copy(set, template)
+	return set
+}
 
 // selectedBy reports whether a gate may select nodes of the pool, according to the labels
-// of the pool's template and to the pool's requirements. Other labels of Kubernetes itself,
-// of Karpenter and of EKS may have any value.
+// that all of its nodes have and to the pool's requirements. Other labels of Kubernetes itself,
+// of Karpenter and of EKS Auto Mode may have any value.
 func (p pool) selectedBy(s labels.Selector) bool {
-	known, _, _ := unstructured.NestedStringMap(p.Object, "spec", "template", "metadata", "labels")
-	set := labels.Set{"karpenter.sh/nodepool": p.GetName()}
-	for key, value := range known {
-		set[key] = value
-	}
-	required := p.required()
+	set, required := p.known(), p.required()
 	requirements, _ := s.Requirements()
 	for i := range requirements {
 		r := &requirements[i]
