@@ -117,14 +117,16 @@ func readWorld(ctx context.Context, reader *read.Reader, names []string, applied
 
 // replaceGates adds the gates from files to the declared ones, replaces those of the
 // same name, and limits the checks to them. A gate that does not exist yet counts as created
-// now: of two conflicting gates, the older one is accepted.
+// now, in full seconds as by the API server: of two conflicting gates, the older one is accepted,
+// or for gates of the same age, the one whose name sorts first.
 func replaceGates(w *lint.World, applied []v1alpha1.NodeGate) {
 	w.Checked = make(map[string]bool)
+	now := metav1.Now().Rfc3339Copy()
 	for i := range applied {
 		w.Checked[applied[i].Name] = true
 		at := slices.IndexFunc(w.Gates, func(g v1alpha1.NodeGate) bool { return g.Name == applied[i].Name })
 		if at < 0 {
-			applied[i].CreationTimestamp = metav1.Now()
+			applied[i].CreationTimestamp = now
 			w.Gates = append(w.Gates, applied[i])
 			continue
 		}

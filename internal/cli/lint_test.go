@@ -84,3 +84,19 @@ func TestLintOfFiles(t *testing.T) {
 		}
 	}
 }
+
+// New gates of one file are of the same age, so the one whose name sorts first is accepted.
+func TestLintOfNewGatesThatConflict(t *testing.T) {
+	w := &lint.World{}
+	replaceGates(w, clitest.Decode(t, strings.Replace(clitest.Manifest("two", ""), "effect:", "value: other, effect:", 1), clitest.Manifest("one", "")))
+	for _, g := range w.Gates {
+		if created := g.CreationTimestamp; !created.Equal(&w.Gates[0].CreationTimestamp) || created.Nanosecond() != 0 {
+			t.Errorf("gate %s is created at %v, want the same full second as gate %s", g.Name, created.Time, w.Gates[0].Name)
+		}
+	}
+	for _, f := range lint.Of(w).Findings {
+		if refused := f.ID == "not-accepted" && f.Gate == "two"; refused != (f.Severity == lint.Error) {
+			t.Errorf("finding %+v", f)
+		}
+	}
+}
