@@ -43,10 +43,24 @@ func (d *daemon) provides(resource string) bool {
 // isFor reports whether the words of a name contain the vendor of a device and one of its kinds,
 // or the vendor in front of "device plugin".
 func isFor(all []string, vendor string, kinds []string) bool {
-	at := slices.Index(all, vendor)
-	return slices.ContainsFunc(kinds, func(kind string) bool {
-		return at >= 0 && slices.Contains(all, kind) || slices.Contains(all, vendor+kind)
-	}) || at >= 0 && strings.HasPrefix(strings.TrimPrefix(strings.Join(all[at+1:], " "), "device "), "plugin")
+	named := slices.Contains(all, vendor)
+	for i, word := range all {
+		switch kind, follows := strings.CutPrefix(word, vendor); {
+		case word == vendor && isPlugin(all[i+1:]),
+			named && slices.Contains(kinds, word),
+			follows && slices.Contains(kinds, kind):
+			return true
+		}
+	}
+	return false
+}
+
+// isPlugin reports whether words begin with "plugin" or "device plugin".
+func isPlugin(all []string) bool {
+	if len(all) > 0 && all[0] == "device" {
+		all = all[1:]
+	}
+	return len(all) > 0 && strings.HasPrefix(all[0], "plugin")
 }
 
 // words returns the words of a name or a path, without those that many device plugins have.

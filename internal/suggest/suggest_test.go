@@ -425,6 +425,7 @@ func TestDevicePlugins(t *testing.T) {
 		{"nvidia.com/gpu", "plugin", "nvcr.io/nvidia/k8s-device-plugin:v0.17.0", true},
 		{"nvidia.com/gpu", "nvidia-gpu-device-plugin-small-cos", "gke.gcr.io/device-plugin@sha256:00", true},
 		{"nvidia.com/gpu", "rdma-shared-dp-ds", "nvcr.io/nvidia/cloud-native/k8s-rdma-shared-dev-plugin:v1.5.2", false},
+		{"nvidia.com/gpu", "plugin", "nvidia/nvidia-device-plugin:v0.17.0", true},
 		{"gpu.intel.com/i915", "intel-gpu-plugin", "intel/intel-gpu-plugin:0.32.0", true},
 		{"gpu.intel.com/i915", "intel-qat-plugin", "intel/intel-qat-plugin:0.32.0", false},
 		{"amd.com/gpu", "x", "registry.example.com:5000/gpu-plugin-amd64:v1", false},
