@@ -9,15 +9,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// wordMin is the minimum length of a resource's name that identifies its device plugin without
-// the vendor.
+// wordMin is the minimum length of a resource's name, or of a word in it, that identifies its
+// device plugin without the vendor. Short words such as gpu are in the names of several vendors'
+// device plugins.
 const wordMin = 5
 
 // provides reports whether the DaemonSet is a device plugin whose name, or the path of an image,
 // contains one of these as whole words: the resource's own name, such as neuron; the vendor and
-// another part of the resource, such as nvidia and gpu in nvidia.com/gpu; or the vendor in front
-// of "device plugin". The vendor alone is not sufficient, because vendors have several device
-// plugins.
+// another part of the resource, such as nvidia and gpu in nvidia.com/gpu; or the vendor or a long
+// part in front of "device plugin". The vendor alone is not sufficient, because vendors have
+// several device plugins.
 func (d *daemon) provides(resource string) bool {
 	if !d.devicePlugin {
 		return false
@@ -34,25 +35,34 @@ func (d *daemon) provides(resource string) bool {
 		vendor = parts[len(parts)-2]
 		kinds = append(kinds, parts[:len(parts)-2]...)
 	}
+	own := spaced(words(name))
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == vendor })
 	return slices.ContainsFunc(texts, func(text string) bool {
 		all := words(text)
-		return len(name) >= wordMin && slices.Contains(all, name) || vendor != "" && isFor(all, vendor, kinds)
+		return len(name) >= wordMin && strings.Contains(spaced(all), own) || vendor != "" && isFor(all, vendor, kinds)
 	})
 }
 
 // isFor reports whether the words of a name contain the vendor of a device and one of its kinds,
-// or the vendor in front of "device plugin".
+// or the vendor or a long kind in front of "device plugin". There, a word may also begin with the
+// vendor, as habanalabs does for habana.ai.
 func isFor(all []string, vendor string, kinds []string) bool {
-	named := slices.Contains(all, vendor)
+	named := slices.ContainsFunc(all, func(word string) bool { return isVendor(word, vendor) })
 	for i, word := range all {
-		switch kind, follows := strings.CutPrefix(word, vendor); {
-		case word == vendor && isPlugin(all[i+1:]),
-			named && slices.Contains(kinds, word),
-			follows && slices.Contains(kinds, kind):
+		kind, follows := strings.CutPrefix(word, vendor)
+		if isPlugin(all[i+1:]) && (follows || isVendor(word, vendor) || len(word) >= wordMin && slices.Contains(kinds, word)) {
+			return true
+		}
+		if named && slices.Contains(kinds, word) || follows && slices.Contains(kinds, kind) {
 			return true
 		}
 	}
 	return false
+}
+
+// isVendor reports whether a word is the vendor or its end, such as aws for amazonaws.com.
+func isVendor(word, vendor string) bool {
+	return word == vendor || len(word) >= 3 && strings.HasSuffix(vendor, word)
 }
 
 // isPlugin reports whether words begin with "plugin" or "device plugin".
@@ -62,6 +72,9 @@ func isPlugin(all []string) bool {
 	}
 	return len(all) > 0 && strings.HasPrefix(all[0], "plugin")
 }
+
+// spaced returns the words with a space on each side, so that only whole words are found in it.
+func spaced(all []string) string { return " " + strings.Join(all, " ") + " " }
 
 // words returns the words of a name or a path, without those that many device plugins have.
 func words(text string) []string {

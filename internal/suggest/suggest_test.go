@@ -426,12 +426,20 @@ func TestDevicePlugins(t *testing.T) {
 		{"nvidia.com/gpu", "nvidia-gpu-device-plugin-small-cos", "gke.gcr.io/device-plugin@sha256:00", true},
 		{"nvidia.com/gpu", "rdma-shared-dp-ds", "nvcr.io/nvidia/cloud-native/k8s-rdma-shared-dev-plugin:v1.5.2", false},
 		{"nvidia.com/gpu", "plugin", "nvidia/nvidia-device-plugin:v0.17.0", true},
+		{"amd.com/gpu", "nvidia-gpu-device-plugin-small-cos", "gke.gcr.io/device-plugin@sha256:00", false},
 		{"gpu.intel.com/i915", "intel-gpu-plugin", "intel/intel-gpu-plugin:0.32.0", true},
 		{"gpu.intel.com/i915", "intel-qat-plugin", "intel/intel-qat-plugin:0.32.0", false},
+		{"intel.com/intel_sriov_netdevice", "intel-qat-plugin", "intel/intel-qat-plugin:0.32.0", false},
+		{"intel.com/intel_sriov_netdevice", "kube-sriov-device-plugin", "ghcr.io/k8snetworkplumbingwg/sriov-network-device-plugin:v3.9.0", true},
+		{"example.com/video_card", "video-card-plugin", "plugin:v1", true},
+		{"example.com/video_card", "video-decoder-plugin", "plugin:v1", false},
 		{"amd.com/gpu", "x", "registry.example.com:5000/gpu-plugin-amd64:v1", false},
 		{"amd.com/gpu", "x", "localhost/amd/gpu-plugin", true},
 		{"aws.amazon.com/neuron", "neuron-device-plugin", "public.ecr.aws/neuron/neuron-device-plugin:2.1", true},
 		{"aws.amazon.com/neuron", "aws-efa-k8s-device-plugin", "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.3", false},
+		{"vpc.amazonaws.com/efa", "aws-efa-k8s-device-plugin", "602401143452.dkr.ecr.us-west-2.amazonaws.com/eks/aws-efa-k8s-device-plugin:v0.5.3", true},
+		{"vpc.amazonaws.com/efa", "neuron-device-plugin", "public.ecr.aws/neuron/neuron-device-plugin:2.1", false},
+		{"habana.ai/gaudi", "habanalabs-device-plugin-daemonset", "vault.habana.ai/docker-k8s-device-plugin/docker-k8s-device-plugin:1.20", true},
 	} {
 		pod := strings.Replace(mounts("/var/lib/kubelet/device-plugins", false), "example.com/main", c.image, 1)
 		w := world(t, daemonSet(t, "kube-system/"+c.name, pod))
