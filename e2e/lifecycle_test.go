@@ -118,12 +118,19 @@ func TestDeletedGateOpensEverywhere(t *testing.T) {
 	})
 }
 
+// holdNode creates a gate with the given name, and then node n1, on which the gate is closed.
+func (e *env) holdNode(name string) (*v1alpha1.NodeGate, *kubelet) {
+	ng := e.declare(newGate(name, keyA, byLabel("ready")))
+	k := e.kubelet("n1")
+	k.register()
+	e.must(k.is(name, isClosed, keyA))
+	return ng, k
+}
+
 func TestGateDeletedWhileControllerIsDown(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
-	ng := e.declare(newGate("agent", keyA, byLabel("ready")))
-	k := e.kubelet("n1")
-	k.register()
+	ng, k := e.holdNode("agent")
 	stop()
 	e.must(e.admin.Delete(t.Context(), ng))
 	// A CustomResourceDefinition that was just created may be restored from a backup, with
@@ -135,10 +142,7 @@ func TestGateDeletedWhileControllerIsDown(t *testing.T) {
 func TestRenamedGateOpensNothing(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	old := e.declare(newGate("old", keyA, byLabel("ready")))
-	k := e.kubelet("n1")
-	k.register()
-	e.must(k.is("old", isClosed, keyA))
+	old, k := e.holdNode("old")
 	untainted := e.watchFor(func(n *corev1.Node) bool { return n.Name == "n1" && !hasTaint(n, keyA) })
 
 	e.declare(newGate("renamed", keyA, byLabel("ready")))
@@ -160,10 +164,7 @@ func TestRenamedGateOpensNothing(t *testing.T) {
 func TestRenamedGateIgnoresNodesIfTheOldOneIsDeletedFirst(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	old := e.declare(newGate("old", keyA, byLabel("ready")))
-	k := e.kubelet("n1")
-	k.register()
-	e.must(k.is("old", isClosed, keyA))
+	old, k := e.holdNode("old")
 	e.must(e.admin.Delete(t.Context(), old))
 	k.becomes("old", isNone, keyA)
 
@@ -181,9 +182,7 @@ func TestRenamedGateIgnoresNodesIfTheOldOneIsDeletedFirst(t *testing.T) {
 func TestEditedTaintIsReplacedInOnePatch(t *testing.T) {
 	e := newEnv(t)
 	e.startController(0)
-	ng := e.declare(newGate("agent", keyA, byLabel("ready")))
-	k := e.kubelet("n1")
-	k.register()
+	ng, k := e.holdNode("agent")
 	untainted := e.watchFor(func(n *corev1.Node) bool { return n.Name == "n1" && !hasTaint(n, keyA) && !hasTaint(n, keyB) })
 
 	e.edit(ng, func() { ng.Spec.Taint.Key = keyB })

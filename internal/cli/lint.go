@@ -31,7 +31,7 @@ func newLint(c *connection) *cobra.Command {
 			"or the named ones, or those in files as if they were applied. Nothing is changed. docs/lint.md explains every finding.\n\n" +
 			"Required permissions: list nodegates.nodegate.dev. The checks also read nodes, daemonsets, deployments, statefulsets,\n" +
 			"cronjobs, nodepools.karpenter.sh, resourceflavors.kueue.x-k8s.io, nodereadinessrules, validatingadmissionpolicies,\n" +
-			"mutatingadmissionpolicies and their bindings, the configmaps cilium-config, and those that deschedulers mount.\n" +
+			"mutatingadmissionpolicies and their bindings, configmaps named cilium-config, and those that deschedulers mount.\n" +
 			"For what cannot be read, the output lists the findings that may be missing.\n\n" +
 			"The exit status is 0 if there are no findings other than notes, 1 if there is an error or a warning, and 2 if this\n" +
 			"could not be determined.",

@@ -20,12 +20,13 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
-// silentWriter does not answer the first writes: those of which it carries out the ones
-// listed in carries. If late is true, the feed reports these only when the node is read.
+// silentWriter does not answer the first writes.
 type silentWriter struct {
 	*world
+	// carries specifies, for each write without an answer, whether it is carried out.
 	carries []bool
-	late    bool
+	// late is true if the feed reports what was carried out only when the node is read.
+	late bool
 }
 
 func (u *silentWriter) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {

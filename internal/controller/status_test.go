@@ -289,8 +289,8 @@ func TestMetricsWhileStatusWritesFail(t *testing.T) {
 	})
 }
 
-// The write of a deleted gate's status is no error, but it is attempted less and less often: gates
-// are kept if their CustomResourceDefinition is deleted.
+// Gates are kept if their CustomResourceDefinition is deleted. Their status cannot be written then,
+// which is not logged, and attempted with a backoff.
 func TestStatusOfADeletedGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log controllertest.LogLines

@@ -39,7 +39,7 @@ type World struct {
 	StatefulSets []appsv1.StatefulSet
 	// NodePools are Karpenter NodePools.
 	NodePools []unstructured.Unstructured
-	// CiliumConfigs contains the data of the ConfigMaps cilium-config, by namespace.
+	// CiliumConfigs contains the data of each ConfigMap cilium-config, by namespace.
 	CiliumConfigs map[string]map[string]string
 	// DeschedulerPolicies are the policies of the deschedulers that Deployments and CronJobs
 	// run.
