@@ -48,6 +48,10 @@ type Reading struct {
 	// of several alternatives is sufficient, and the API does not report a time for one
 	// that holds.
 	Longer bool
+	// Alternative is true if this is the reading of one of several alternatives. If
+	// Since changes, it may be because another one is read, not because the state was
+	// interrupted.
+	Alternative bool
 	// Recheck is the time at which the reading may change without a change of the
 	// facts. Zero if there is no such time.
 	Recheck time.Time

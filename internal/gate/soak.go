@@ -29,11 +29,11 @@ type Steady struct {
 	Since time.Time
 	// Reported is the time since which the signals had the state according to the API at
 	// the time of the observation, as far as the API reports it. If the API later
-	// reports a later time, the state was interrupted.
+	// reports a later time, the state may have been interrupted.
 	Reported time.Time
-	// Begun is true if the signals did not have the state at an earlier observation, or if the state
-	// was interrupted after it.
-	Begun bool
+	// NotBefore is the time before which the state did not begin, by the controller's
+	// clock. Zero if the controller did not observe that.
+	NotBefore time.Time
 	// Unknown is true while it is unknown whether the signals have the state.
 	Unknown bool
 }
@@ -56,44 +56,49 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 		return time.Time{}
 	case d.outdated(g), state == Unknown && !anyUnconfirmed(v.Readings):
 		if remembered {
-			v.Steady = &Steady{Since: was.Since, Reported: was.Reported, Begun: was.Begun, Unknown: true}
+			v.Steady = &Steady{Since: was.Since, Reported: was.Reported, NotBefore: was.NotBefore, Unknown: true}
 		}
 		return time.Time{}
 	case state != opens:
 		v.Steady = &Steady{}
 		return time.Time{}
 	}
-	reported, resumed, complete := reportedSince(v.Readings, opens)
-	// If the state was interrupted, or may have been, it began after the last observation.
-	is := Steady{Since: d.now, Reported: resumed, Begun: remembered}
-	if remembered && !was.Since.IsZero() && was.lasts(reported, resumed, complete) {
-		is = was
+	api := reported(v.Readings, opens)
+	is := Steady{Since: d.now, Reported: api.resumed}
+	if remembered {
+		is = was.next(api, d.now)
 	}
-	is.Unknown = false
 	v.Steady = &is
 	if r.sameBootAsDigest(&d.Node) {
 		return time.Time{} // the node has returned unchanged
 	}
 	start := is.Since
-	if complete && !is.Begun {
-		start = earliest(start, reported.Add(HeartbeatSkew))
+	if api.complete {
+		start = latest(is.NotBefore, earliest(start, api.since.Add(HeartbeatSkew)))
 	}
 	return d.soaksFrom(r, start).Add(g.OpenAfter)
+}
+
+// next returns what is remembered next about signals that have the state now, given what
+// the API reports.
+func (s Steady) next(api report, now time.Time) Steady {
+	switch is := (Steady{Since: now, Reported: api.resumed, NotBefore: now}); {
+	case s.Since.IsZero():
+		return is
+	case api.resumed.After(s.Reported) && api.exact:
+		return is
+	case api.resumed.After(s.Reported), s.Unknown && (!api.complete || api.since.After(s.Reported)):
+		is.NotBefore = s.NotBefore // another signal may have had the state meanwhile
+		return is
+	}
+	s.Unknown = false
+	return s
 }
 
 // outdated reports whether the signals of the gate are outdated, because the node does not
 // report or is shutting down. A closeWhen gate follows them in any case.
 func (d *decider) outdated(g *Gate) bool {
 	return !g.CloseWhen && (d.Node.Silent() || d.Node.ShuttingDown)
-}
-
-// lasts reports whether the signals still have the state, without an interruption, given
-// what the API reports. After they were unknown, the API must report it for all of them.
-func (s Steady) lasts(reported, resumed time.Time, complete bool) bool {
-	if s.Unknown && (!complete || reported.After(s.Reported)) {
-		return false
-	}
-	return !resumed.After(s.Reported)
 }
 
 // soaksFrom returns the time from which the time counts, given since when the signals have had
@@ -114,27 +119,41 @@ func anyUnconfirmed(readings []Reading) bool {
 	})
 }
 
-// reportedSince returns the time since which the readings have been in the state that
-// opens a gate, according to the API: since the last of them started to hold or, for a
-// closeWhen gate, since the first of them stopped holding. complete is false if the API
-// does not report all relevant times. resumed is the same time without the readings
-// that may have had the state for longer, because they do not show an interruption.
-func reportedSince(readings []Reading, opens State) (reported, resumed time.Time, complete bool) {
-	complete = opens == Holds
+// report is what the API reports about signals that are in the state that opens a gate.
+type report struct {
+	// since is the time since which they have been in that state: since the last of them
+	// started to hold or, for a closeWhen gate, since the first of them stopped holding.
+	since time.Time
+	// resumed is the same time without the readings that may have had the state for
+	// longer, because they do not show an interruption.
+	resumed time.Time
+	// complete is true if the API reports all relevant times.
+	complete bool
+	// exact is true if each signal is necessary for the state. Otherwise, a later time
+	// may be that of another signal, whose state overlapped.
+	exact bool
+}
+
+// reported returns what the API reports about the readings that are in the state that
+// opens a gate.
+func reported(readings []Reading, opens State) report {
+	api := report{complete: opens == Holds, exact: opens == Holds || len(readings) == 1}
 	for i := range readings {
-		switch r := &readings[i]; {
+		r := &readings[i]
+		api.exact = api.exact && !r.Alternative
+		switch {
 		case r.State != opens:
 		case opens == Holds:
-			reported, complete = latest(reported, r.Since), complete && !r.Since.IsZero()
+			api.since, api.complete = latest(api.since, r.Since), api.complete && !r.Since.IsZero()
 			if !r.Longer {
-				resumed = latest(resumed, r.Since)
+				api.resumed = latest(api.resumed, r.Since)
 			}
 		case !r.Since.IsZero():
-			reported, complete = earliest(reported, r.Since), true
-			resumed = reported
+			api.since, api.complete = earliest(api.since, r.Since), true
+			api.resumed = api.since
 		}
 	}
-	return reported, resumed, complete
+	return api
 }
 
 // latest returns the later of two times.

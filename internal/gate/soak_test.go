@@ -164,6 +164,53 @@ func TestSoakInterruptions(t *testing.T) {
 	}
 }
 
+// anyTimed is a signal of several alternatives, each with a time: the reading is that of the
+// one that has held the longest.
+type anyTimed struct{ timedSignal }
+
+func (s anyTimed) Read(in Input) Reading {
+	r := s.timedSignal.Read(in)
+	r.Alternative = true
+	return r
+}
+
+// If one of several alternatives stops holding, or one of several signals of a closeWhen
+// gate stops being clear, a later time from the API is that of another one. It does not
+// show an interruption, so the wait begins at that time, but not before the controller
+// observed that the state had not begun.
+func TestSoakOfOverlappingStates(t *testing.T) {
+	ago := func(s *sim, value string, d time.Duration) { s.since("g", value, s.now.Add(-d)) }
+	any, two := aGate("g", soaking(soak), waitingFor(anyTimed{timedSignal{"g"}})), follower("g", soaking(soak), waitingFor(timedSignal{"g"}, timedSignal{"g"}))
+	for name, c := range map[string]struct {
+		gate        Gate
+		first, then func(*sim) // six minutes apart
+		left        time.Duration
+	}{
+		"an alternative that has held for four minutes": {any,
+			func(s *sim) { ago(s, "holds", time.Minute) }, func(s *sim) { ago(s, "holds", 4*time.Minute) }, 6*time.Minute + HeartbeatSkew},
+		"one that has held for longer than none has, by a slow clock": {any,
+			func(s *sim) { ago(seen(t, s), "holds", 0) }, func(s *sim) { ago(s, "holds", 5*time.Minute+time.Hour) }, 4 * time.Minute},
+		"one that was unknown": {any,
+			func(s *sim) { ago(seen(t, s), "holds", 0) }, func(s *sim) { s.flag("g", "unknown").run(t); ago(s, "holds", 4*time.Minute) }, 6*time.Minute + HeartbeatSkew},
+		"closeWhen, and a signal that has been clear for four minutes": {two,
+			func(s *sim) { ago(s, "no", time.Minute) }, func(s *sim) { ago(s, "no", 4*time.Minute) }, 6*time.Minute + HeartbeatSkew},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := c.gate
+			g.Reclose = never
+			s := aNode(g).closed("g").ready("True")
+			s.record("g", v1alpha1.StateClosed, func(r *Record) { r.Since = epoch.Add(-time.Hour) })
+			c.first(s)
+			s.run(t)
+			c.then(s.after(6 * time.Minute))
+			d := s.run(t)
+			if d.Verdicts[0].Blocked != v1alpha1.ReadingOpenAfter || !d.Recheck.Equal(s.now.Add(c.left)) {
+				t.Errorf("%s, recheck in %s, want in %s", show(d), d.Recheck.Sub(s.now), c.left)
+			}
+		})
+	}
+}
+
 // Nothing is remembered for an open gate, nor for a closed one without
 // openAfterSeconds.
 func TestSoakIsForgotten(t *testing.T) {

@@ -53,6 +53,7 @@ func (s anyOf) Read(in gate.Input) gate.Reading {
 			oldest = longest(oldest, readings[i])
 		}
 	}
+	oldest.Alternative = len(s) > 1
 	return oldest
 }
 
@@ -79,7 +80,7 @@ func longest(a, b gate.Reading) gate.Reading {
 // last of them stopped holding, if it is known for all of them. A rollout excuses the
 // reading if it excuses one of them.
 func (s anyOf) none(state gate.State, readings []gate.Reading) gate.Reading {
-	r := gate.Reading{State: state, Reason: v1alpha1.ReadingNoneHolds}
+	r := gate.Reading{State: state, Reason: v1alpha1.ReadingNoneHolds, Alternative: len(s) > 1}
 	var text strings.Builder
 	text.Grow(64 * len(readings)) // sufficient for most messages
 	known := true
