@@ -25,11 +25,13 @@ import (
 // Steady is what is remembered about signals that are in the state that opens a gate.
 // The zero value means that they are not.
 type Steady struct {
-	// Since is the time at which the state was first observed.
+	// Since is the time since which the state counts: when it was first observed, or
+	// earlier if the API reports that.
 	Since time.Time
-	// Reported is the time since which the signals had the state according to the API at
-	// the time of the observation, as far as the API reports it. If the API later
-	// reports a later time, the state may have been interrupted.
+	// Reported is the time since which the signals had the state according to the API, as
+	// far as the API reports it. If the API later reports a later time, the state may
+	// have been interrupted. If each of several signals had the state, this is the time
+	// of the last of them: the state continues while one of them keeps it.
 	Reported time.Time
 	// NotBefore is the time before which the state did not begin, by the controller's
 	// clock. Zero if the controller did not observe that.
@@ -64,34 +66,33 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 		return time.Time{}
 	}
 	api := reported(v.Readings, opens)
-	is := Steady{Since: d.now, Reported: api.resumed}
+	is := Steady{Since: d.now, Reported: latest(api.resumed, api.newest)}
 	if remembered {
-		is = was.next(api, d.now)
+		is = was.next(api, is)
+	}
+	if api.complete {
+		is.Since = latest(is.NotBefore, earliest(is.Since, api.since.Add(HeartbeatSkew)))
 	}
 	v.Steady = &is
 	if r.sameBootAsDigest(&d.Node) {
 		return time.Time{} // the node has returned unchanged
 	}
-	start := is.Since
-	if api.complete {
-		start = latest(is.NotBefore, earliest(start, api.since.Add(HeartbeatSkew)))
-	}
-	return d.soaksFrom(r, start).Add(g.OpenAfter)
+	return d.soaksFrom(r, is.Since).Add(g.OpenAfter)
 }
 
-// next returns what is remembered next about signals that have the state now, given what
-// the API reports.
-func (s Steady) next(api report, now time.Time) Steady {
-	switch is := (Steady{Since: now, Reported: api.resumed, NotBefore: now}); {
-	case s.Since.IsZero():
-		return is
-	case api.resumed.After(s.Reported) && api.exact:
-		return is
-	case api.resumed.After(s.Reported), s.Unknown && (!api.complete || api.since.After(s.Reported)):
-		is.NotBefore = s.NotBefore // another signal may have had the state meanwhile
-		return is
+// next returns what is remembered about signals that have the state, given what the API
+// reports and what would be remembered if nothing was.
+func (s Steady) next(api report, fresh Steady) Steady {
+	resumed := api.resumed.After(s.Reported)
+	switch {
+	case s.Since.IsZero(), resumed && api.exact: // it began after the last observation
+		fresh.NotBefore = fresh.Since
+		return fresh
+	case resumed, s.Unknown && (!api.complete || api.since.After(s.Reported)):
+		fresh.NotBefore = s.NotBefore // another signal may have had the state meanwhile
+		return fresh
 	}
-	s.Unknown = false
+	s.Unknown, s.Reported = false, latest(s.Reported, fresh.Reported)
 	return s
 }
 
@@ -127,6 +128,9 @@ type report struct {
 	// resumed is the same time without the readings that may have had the state for
 	// longer, because they do not show an interruption.
 	resumed time.Time
+	// newest is the time since which all signals of a closeWhen gate that are in that
+	// state have been in it. Any of them is sufficient.
+	newest time.Time
 	// complete is true if the API reports all relevant times.
 	complete bool
 	// exact is true if each signal is necessary for the state. Otherwise, a later time
@@ -137,21 +141,39 @@ type report struct {
 // reported returns what the API reports about the readings that are in the state that
 // opens a gate.
 func reported(readings []Reading, opens State) report {
-	api := report{complete: opens == Holds, exact: opens == Holds || len(readings) == 1}
+	if opens == NotYet {
+		return reportedClear(readings)
+	}
+	api := report{complete: true, exact: true}
 	for i := range readings {
 		r := &readings[i]
 		api.exact = api.exact && !r.Alternative
-		switch {
-		case r.State != opens:
-		case opens == Holds:
-			api.since, api.complete = latest(api.since, r.Since), api.complete && !r.Since.IsZero()
-			if !r.Longer {
-				api.resumed = latest(api.resumed, r.Since)
-			}
-		case !r.Since.IsZero():
-			api.since, api.complete = earliest(api.since, r.Since), true
-			api.resumed = api.since
+		if r.State != Holds {
+			continue
 		}
+		api.since, api.complete = latest(api.since, r.Since), api.complete && !r.Since.IsZero()
+		if !r.Longer {
+			api.resumed = latest(api.resumed, r.Since)
+		}
+	}
+	return api
+}
+
+// reportedClear is reported for a closeWhen gate.
+func reportedClear(readings []Reading) report {
+	api := report{exact: len(readings) == 1 && !readings[0].Alternative}
+	longer := false
+	for i := range readings {
+		switch r := &readings[i]; {
+		case r.State != NotYet:
+		case r.Since.IsZero():
+			longer = true
+		default:
+			api.since, api.newest, api.complete = earliest(api.since, r.Since), latest(api.newest, r.Since), true
+		}
+	}
+	if !longer {
+		api.resumed = api.since
 	}
 	return api
 }

@@ -181,6 +181,7 @@ func (s anyTimed) Read(in Input) Reading {
 func TestSoakOfOverlappingStates(t *testing.T) {
 	ago := func(s *sim, value string, d time.Duration) { s.since("g", value, s.now.Add(-d)) }
 	any, two := aGate("g", soaking(soak), waitingFor(anyTimed{timedSignal{"g"}})), follower("g", soaking(soak), waitingFor(timedSignal{"g"}, timedSignal{"g"}))
+	flagged := follower("g", soaking(soak), waitingFor(flagSignal("x"), timedSignal{"g"}))
 	for name, c := range map[string]struct {
 		gate        Gate
 		first, then func(*sim) // six minutes apart
@@ -194,6 +195,15 @@ func TestSoakOfOverlappingStates(t *testing.T) {
 			func(s *sim) { ago(seen(t, s), "holds", 0) }, func(s *sim) { s.flag("g", "unknown").run(t); ago(s, "holds", 4*time.Minute) }, 6*time.Minute + HeartbeatSkew},
 		"closeWhen, and a signal that has been clear for four minutes": {two,
 			func(s *sim) { ago(s, "no", time.Minute) }, func(s *sim) { ago(s, "no", 4*time.Minute) }, 6*time.Minute + HeartbeatSkew},
+		"closeWhen, and a signal that clears later than one without a time": {flagged,
+			func(s *sim) { ago(s.flag("x", "holds"), "holds", 0); seen(t, s).flag("x", "no") }, func(s *sim) { ago(s, "no", 0) }, 4 * time.Minute},
+		"closeWhen, and a signal that was clear together with the one that was clear first": {
+			follower("g", soaking(soak), waitingFor(timedSignal{"g"}, timedSignal{"x"})),
+			func(s *sim) {
+				ago(s.flag("x", "no"), "no", time.Minute)
+				s.facts.Node.Annotations["x"] = s.now.Format(time.RFC3339)
+			},
+			func(s *sim) { s.flag("g", "holds") }, 3*time.Minute + HeartbeatSkew},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := c.gate

@@ -111,6 +111,7 @@ func (s condition) Read(in gate.Input) gate.Reading {
 			r = one
 		}
 	}
+	r.Alternative = s.conditionType.pattern != nil
 	return r
 }
 

@@ -34,6 +34,7 @@ func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.
 			best = either(best, requireReadyFor(readPod(p, in), p, minReady, in.Now))
 		}
 	}
+	best.Alternative = ds.Surges
 	if best.State == gate.Holds {
 		return best
 	}

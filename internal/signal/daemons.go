@@ -96,11 +96,12 @@ func both(a, b gate.Reading) gate.Reading {
 	rank := func(s gate.State) int { return []int{gate.Holds: 0, gate.Unknown: 1, gate.NotYet: 2}[s] }
 	switch {
 	case a.State == gate.Holds && b.State == gate.Holds:
-		a.Since = latest(a.Since, b.Since)
+		a.Since, a.Alternative = latest(a.Since, b.Since), a.Alternative || b.Alternative
 		return a
 	case rank(b.State) > rank(a.State):
 		a, b = b, a
 	}
+	a.Alternative = true // one that does not hold is sufficient
 	if a.State != b.State {
 		return a
 	}

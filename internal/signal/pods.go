@@ -98,7 +98,8 @@ func (s pods) read(p *gate.Pod, in gate.Input) gate.Reading {
 	}
 	ready := requireReadyFor(readPod(p, in), p, s.minReady, in.Now)
 	if s.readyBy == v1alpha1.ReadyByEither {
-		return either(ready, marked)
+		ready = either(ready, marked)
+		ready.Alternative = true
 	}
 	return ready
 }
@@ -123,6 +124,7 @@ func (s pods) Read(in gate.Input) gate.Reading {
 	if s.require == v1alpha1.RequireAll && some {
 		return all
 	}
+	best.Alternative = s.require != v1alpha1.RequireAll
 	return best
 }
 

@@ -3,8 +3,11 @@
 package signal
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -100,5 +103,67 @@ func TestNoneHoldsSince(t *testing.T) {
 		if got := either(c.a, c.b); got != c.want {
 			t.Errorf("either(%s, %s) is since %s, want %s", c.a.Since, c.b.Since, got.Since, c.want.Since)
 		}
+	}
+}
+
+// If one of several objects is sufficient, readings say so, because the time of another
+// object does not show an interruption.
+func TestAlternatives(t *testing.T) {
+	pods := func(require v1alpha1.Require, by v1alpha1.ReadyBy) v1alpha1.SignalSource {
+		s := &v1alpha1.PodsSignal{Namespace: "kube-system", Selector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}, Require: require, ReadyBy: by}
+		if by == v1alpha1.ReadyByEither {
+			s.ReadyAnnotation = "example.com/ready"
+		}
+		return v1alpha1.SignalSource{Pods: s}
+	}
+	daemon := v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}}
+	daemons := v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}}
+	agent, ready := with("agent"), running("agent")
+	annotated := func(w *world) {
+		q := query("agent")
+		q.Annotation = "example.com/ready"
+		w.facts.Pods[q] = w.facts.Pods[query("agent")]
+	}
+	for name, c := range map[string]struct {
+		source v1alpha1.SignalSource
+		node   *world
+		want   bool
+	}{
+		"a type of condition":                {v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Disk", Status: "True"}}, conditions(cond("Disk", "True")), false},
+		"a pattern of types":                 {v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{TypePattern: "Disk.*", Status: "True"}}, conditions(cond("DiskA", "True")), true},
+		"any pod":                            {pods(v1alpha1.RequireAny, ""), aNode(agent, ready), true},
+		"all pods":                           {pods(v1alpha1.RequireAll, ""), aNode(agent, ready), false},
+		"all pods, one not ready":            {pods(v1alpha1.RequireAll, ""), aNode(agent, running("agent", notReady)), true},
+		"ready by condition or annotation":   {pods(v1alpha1.RequireAll, v1alpha1.ReadyByEither), aNode(agent, ready, annotated), true},
+		"a daemon":                           {daemon, aNode(agent, ready), false},
+		"a daemon whose rollout surges":      {daemon, aNode(with("agent", surging), ready), true},
+		"all daemons":                        {daemons, aNode(agent, ready), false},
+		"all daemons, one of which surges":   {daemons, aNode(with("agent", surging), ready), true},
+		"all daemons, one of them not ready": {daemons, aNode(agent, running("agent", notReady)), true},
+	} {
+		if r, _ := read(t, mustCompile(t, c.source), c.node); r.Alternative != c.want {
+			t.Errorf("%s: %s (%s), alternative %t, want %t", name, r.State, r.Reason, r.Alternative, c.want)
+		}
+	}
+}
+
+// A wait for conditions of a pattern continues while one of them holds.
+func TestSoakOfAPattern(t *testing.T) {
+	l := &soakLife{world: aNode(), now: epoch, steady: map[string]gate.Steady{}}
+	l.facts.Node.Taints, l.facts.Node.Records = nil, map[string]string{}
+	l.add(t, v1alpha1.Signal{Name: "gpus", SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{TypePattern: "Gpu.*", Status: "True"}}})
+	set := func(status corev1.ConditionStatus, name string) {
+		others := slices.DeleteFunc(slices.Clone(l.facts.Node.Conditions), func(c gate.Condition) bool { return c.Type == name })
+		l.facts.Node.Conditions = append(others, gate.Condition{Type: name, Status: status, Transition: l.now})
+	}
+	set("True", "GpuA")
+	l.decide()
+	l.now = epoch.Add(20 * time.Second)
+	set("True", "GpuB")
+	l.decide()
+	l.now = epoch.Add(50 * time.Second)
+	set("False", "GpuA")
+	if d, want := l.decide(), epoch.Add((20+soakSeconds)*time.Second+gate.HeartbeatSkew); d.Recheck.IsZero() || d.Recheck.After(want) {
+		t.Errorf("recheck at %s, want %s at the latest", d.Recheck, want)
 	}
 }

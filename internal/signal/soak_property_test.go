@@ -90,7 +90,7 @@ func newSoakLife(t *rapid.T) *soakLife {
 }
 
 // add adds a closed gate that waits for a signal.
-func (l *soakLife) add(t *rapid.T, s v1alpha1.Signal) {
+func (l *soakLife) add(t rapid.TB, s v1alpha1.Signal) {
 	ng := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("g", len(l.gates)), CreationTimestamp: metav1.NewTime(epoch.Add(-2 * day))}}
 	ng.Spec.Taint = v1alpha1.Taint{Key: "g.example/" + ng.Name, Effect: corev1.TaintEffectNoSchedule}
 	ng.Spec.OpenWhen, ng.Spec.Timing.OpenAfterSeconds = []v1alpha1.Signal{s}, soakSeconds
