@@ -20,6 +20,9 @@ type node struct {
 	nodeMetadata `json:"metadata"`
 	Status       struct {
 		Conditions []condition `json:"conditions"`
+		NodeInfo   struct {
+			BootID string `json:"bootID"`
+		} `json:"nodeInfo"`
 	} `json:"status"`
 }
 
@@ -43,6 +46,8 @@ type pod struct {
 		RestartPolicy  string      `json:"restartPolicy"`
 		InitContainers ownPolicies `json:"initContainers"`
 		Containers     ownPolicies `json:"containers"`
+		// EphemeralContainers is decoded only to count them.
+		EphemeralContainers []struct{} `json:"ephemeralContainers"`
 	} `json:"spec"`
 }
 

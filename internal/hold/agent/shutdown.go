@@ -23,6 +23,8 @@ const (
 	closeLimit = 2 * time.Second
 	// closeInterval is the interval at which the agent checks whether the gates are closed.
 	closeInterval = 5 * time.Millisecond
+	// bootInterval is the interval at which the agent checks whether the Node shows the current boot.
+	bootInterval = time.Second
 	// announceLimit limits how long the agent tries to announce a shutdown. logind no longer waits
 	// then.
 	announceLimit = 30 * time.Second
@@ -50,7 +52,9 @@ func (a *Agent) followShutdowns(ctx context.Context) {
 // announce sets the condition that announces the node's shutdown, and returns when the gates are
 // closed, or removes a condition that the agent has set. A condition that another writer has set
 // stays as it is. Removing is repeated until it succeeds, even if the API server rejects it: the
-// gates stay closed until then.
+// gates stay closed until then. The announcement of a former boot is removed when the Node shows
+// the current one: until then, all that is known of the node is from the former boot, and the
+// controller would conclude that the shutdown was cancelled.
 func (a *Agent) announce(ctx context.Context, shutdown bool) {
 	announced, foreign := a.announcement()
 	switch {
@@ -68,6 +72,7 @@ func (a *Agent) announce(ctx context.Context, shutdown bool) {
 			"lastTransitionTime": now, "lastHeartbeatTime": now,
 		})
 		a.awaitClosed(limited)
+	case announced && !a.announced && !a.awaitBoot(ctx): // the context has ended
 	case announced || a.announced:
 		if a.patchCondition(ctx, map[string]any{"type": shutdownCondition, "$patch": "delete"}) {
 			a.Log.Info("the announcement of a shutdown is withdrawn")
@@ -113,6 +118,15 @@ func (a *Agent) patchCondition(ctx context.Context, condition map[string]any) (d
 		return done, nil
 	})
 	return done
+}
+
+// awaitBoot returns when the Node shows the current boot or does not exist, or when the context ends,
+// and reports whether it has not.
+func (a *Agent) awaitBoot(ctx context.Context) bool {
+	return wait.PollUntilContextCancel(ctx, bootInterval, true, func(context.Context) (bool, error) { // fails only if ctx ends
+		n := a.node()
+		return n == nil || n.Status.NodeInfo.BootID == a.Boot, nil
+	}) == nil
 }
 
 // awaitClosed returns when all gates with a record on the Node are closed, or after closeLimit.

@@ -216,6 +216,53 @@ func TestWithdrawalEndsWithAnotherWriter(t *testing.T) {
 	})
 }
 
+// The announcement of the former boot is withdrawn only when the Node shows the new one: until
+// then, what it reports is that of the former boot, and would count if nothing announced the end
+// of that boot.
+func TestWithdrawalAwaitsTheBoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lists, early, patches := 0, 0, 0
+		config := &transport.Config{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+			answer := func(body string) (*http.Response, error) {
+				return &http.Response{
+					StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}}, Body: io.NopCloser(strings.NewReader(body)),
+				}, nil
+			}
+			shown := boot
+			switch {
+			case r.Method == http.MethodPatch:
+				patches++
+				if lists < 3 {
+					early++
+				}
+				return answer(`{"kind":"Node","apiVersion":"v1"}`)
+			case r.URL.Query().Has("watch"): // until it counts as silent, and everything is listed again
+				<-r.Context().Done()
+				return nil, context.Cause(r.Context())
+			}
+			if lists++; lists < 3 {
+				shown = "former"
+			}
+			former := strings.Replace(announcement, boot, "former", 1)
+			return answer(`{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"mine"},"status":{"nodeInfo":{"bootID":"` + shown + `"},"conditions":[` + former + `]}}]}`)
+		})}
+		client, err := jsonclient.New("http://test", config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &Agent{Client: client, Node: "mine", Boot: boot, Log: slog.New(slog.DiscardHandler)}
+		a.prepare()
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		go a.nodes.Run(ctx)
+		synctest.Wait()
+		a.announce(ctx, false)
+		if ctx.Err() != nil || patches != 1 || early > 0 {
+			t.Errorf("after %d lists: %d patches, %d of them before the Node showed the boot: %v", lists, patches, early, ctx.Err())
+		}
+	})
+}
+
 // An error is logged once while it persists, and again after logind was usable in between.
 func TestErrorsOfLogindAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
