@@ -93,9 +93,12 @@ func (s *State) Decide(p Pod, boot string, uptime, waited time.Duration) Answer 
 	return answer
 }
 
-// Expired reports whether no gate holds a pod any more that began to wait some time ago.
-func (s *State) Expired(waited time.Duration) bool {
-	return !slices.ContainsFunc(s.Gates, func(g Gate) bool { return waited < time.Duration(g.Seconds)*time.Second })
+// Expire removes the gates that no longer hold a pod that began to wait some time ago, and
+// reports whether there are any.
+func (s *State) Expire(waited time.Duration) bool {
+	before := len(s.Gates)
+	s.Gates = slices.DeleteFunc(s.Gates, func(g Gate) bool { return waited >= time.Duration(g.Seconds)*time.Second })
+	return len(s.Gates) < before
 }
 
 // waits reports whether the pod waits for a gate while it is closed.

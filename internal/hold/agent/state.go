@@ -42,9 +42,10 @@ func stateOf(boot string, n *node, gates []*nodeGate, pods []*pod) *hold.State {
 
 // restarts reports whether the kubelet restarts each container of the pod that fails to start,
 // however often, and nothing depends on the number of restarts: a Job, whose pods have another
-// policy, fails after too many.
+// policy, fails after too many. The kubelet starts an ephemeral container before the others,
+// and never again.
 func restarts(p *pod) bool {
-	return p.Spec.RestartPolicy == restartPolicyAlways && !bool(p.Spec.InitContainers) && !bool(p.Spec.Containers)
+	return len(p.Spec.EphemeralContainers) == 0 && p.Spec.RestartPolicy == restartPolicyAlways && !bool(p.Spec.InitContainers) && !bool(p.Spec.Containers)
 }
 
 // holds reports whether the gate holds pods. A paused gate keeps its taints.

@@ -128,6 +128,8 @@ func TestRestarts(t *testing.T) {
 		`{"restartPolicy":"Always","containers":[{"name":"c","restartPolicy":"OnFailure"}]}`:                                       false,
 		`{"restartPolicy":"Always","initContainers":[{"name":"c","restartPolicy":"Never"}],"containers":[{"name":"d"}]}`:           false,
 		`{"restartPolicy":"Always","containers":[{"name":"c","restartPolicy":"Always","restartPolicyRules":[{"action":"Stop"}]}]}`: false,
+		`{"restartPolicy":"Always","containers":[{"name":"c"}],"ephemeralContainers":[{"name":"d"}]}`:                              false,
+		`{"restartPolicy":"Always","containers":[{"name":"c"}],"ephemeralContainers":[]}`:                                          true,
 		`{}`: false,
 	} {
 		p := podWith("p")

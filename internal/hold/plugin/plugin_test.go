@@ -273,6 +273,23 @@ func TestAgentIsGone(t *testing.T) {
 	})
 }
 
+// A gate whose time is over holds no pod in later boots, even if no pod waits for a gate that
+// holds pods for longer.
+func TestAgentIsGoneAndOneGateIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := stateOf(before, true)
+		state.Gates = append(state.Gates, hold.Gate{Name: "storage", Seconds: 90})
+		state.Pods["other"] = hold.BoundPod{Gates: []string{"storage"}, Restarts: true}
+		w := newWorld(t, state)
+		if err := w.create("s1", "waits", false).Wait(t.Context()); err != nil || w.Uptime() != time.Minute {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+		next := startPlugin(t, w.Store, "boot-3")
+		next.create("s1", "waits", true)
+		next.create("s2", "other", false)
+	})
+}
+
 func TestPodOf(t *testing.T) {
 	static := sandboxOf("s", "uid")
 	static.Annotations[configSource] = "file"

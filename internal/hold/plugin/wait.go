@@ -133,15 +133,20 @@ func (w *Waiter) read() (err error) {
 	return err
 }
 
-// giveUp removes the state if the agent has not written it in this boot when the time of all
-// gates is over: the agent may have been uninstalled, and no further boot must wait for it.
+// giveUp removes the gates whose time is over from the state, if the agent has not written it in
+// this boot: the agent may have been uninstalled, and no further boot must wait for them.
 func (w *Waiter) giveUp(waited time.Duration) {
 	state, err := w.Store.Read() // the agent may have written just now
-	if err != nil || state.Boot == w.Boot || !state.Expired(waited) {
+	if err != nil || state.Boot == w.Boot || !state.Expire(waited) {
 		return
 	}
-	w.Log.Warn("the agent has written nothing since the boot, no pod waits until it does")
-	if err := w.Store.Remove(); err != nil {
-		w.Log.Error("cannot remove the state", "err", err)
+	w.Log.Warn("the agent has written nothing since the boot, no pod waits for gates whose time is over until it does")
+	if len(state.Gates) == 0 {
+		err = w.Store.Remove()
+	} else {
+		err = w.Store.Write(state)
+	}
+	if err != nil {
+		w.Log.Error("cannot remove gates from the state", "err", err)
 	}
 }
