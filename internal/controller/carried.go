@@ -16,11 +16,12 @@ import (
 type carried struct {
 	uid types.UID
 	// seq is the number of the set of gates of that decision.
-	seq                 uint64
-	lost, rollout, left map[string]time.Time
-	group               map[string]gate.GroupWait
-	steady              map[string]gate.Steady
-	shadow              map[string]string
+	seq    uint64
+	lost   map[string][]gate.Lost
+	left   map[string]time.Time
+	group  map[string]gate.GroupWait
+	steady map[string]gate.Steady
+	shadow map[string]string
 }
 
 // recall sets the facts that the previous decision handed on. Times since which signals
@@ -34,7 +35,7 @@ func (s *nodeStates) recall(f *gate.Facts, set *gateset.Set) {
 	}
 	state.carried = state.carried.under(set)
 	r := state.carried
-	f.LostSince, f.RolloutSince, f.LeftSince, f.Steady, f.Shadow = r.lost, r.rollout, r.left, r.steady, r.shadow
+	f.Lost, f.LeftSince, f.Steady, f.Shadow = r.lost, r.left, r.steady, r.shadow
 	f.GroupWaits = r.group
 }
 
@@ -62,8 +63,9 @@ func (s *nodeStates) keep(set *gateset.Set, n *gate.Node, d *gate.Decision, part
 			r.retain(before, v.Gate)
 			continue
 		}
-		note(&r.lost, v.Gate, v.LostSince)
-		note(&r.rollout, v.Gate, v.RolloutSince)
+		if v.Lost != nil {
+			put(&r.lost, v.Gate, v.Lost)
+		}
 		note(&r.left, v.Gate, v.LeftSince)
 		if !v.GroupWait.Since.IsZero() {
 			put(&r.group, v.Gate, v.GroupWait)
@@ -96,13 +98,12 @@ func (r *carried) under(set *gateset.Set) *carried {
 }
 
 func (r *carried) isEmpty() bool {
-	return r.lost == nil && r.rollout == nil && r.left == nil && r.group == nil && r.steady == nil && r.shadow == nil
+	return r.lost == nil && r.left == nil && r.group == nil && r.steady == nil && r.shadow == nil
 }
 
 // retainOthers keeps the values of gates that are not covered.
 func (r *carried) retainOthers(before *carried, covers func(gate string) bool) {
 	putOthers(&r.lost, before.lost, covers)
-	putOthers(&r.rollout, before.rollout, covers)
 	putOthers(&r.left, before.left, covers)
 	putOthers(&r.group, before.group, covers)
 	putOthers(&r.steady, before.steady, covers)
@@ -119,8 +120,9 @@ func putOthers[V any](m *map[string]V, from map[string]V, covers func(gate strin
 
 // retain keeps the values of a gate.
 func (r *carried) retain(before *carried, gateName string) {
-	note(&r.lost, gateName, before.lost[gateName])
-	note(&r.rollout, gateName, before.rollout[gateName])
+	if lost, ok := before.lost[gateName]; ok {
+		put(&r.lost, gateName, lost)
+	}
 	note(&r.left, gateName, before.left[gateName])
 	if group, ok := before.group[gateName]; ok {
 		put(&r.group, gateName, group)

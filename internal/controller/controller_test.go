@@ -289,13 +289,13 @@ func TestTransitionsAreCountedOnce(t *testing.T) {
 func TestDecisionsHandOnState(t *testing.T) {
 	s, at := newNodeStates(), time.Now()
 	n := gate.Node{Name: "n1", UID: "first"}
-	s.keep(&gateset.Set{}, &n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: at}, {Gate: "b", RolloutSince: at}}}, false, nil)
+	s.keep(&gateset.Set{}, &n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", Lost: []gate.Lost{{}, {Since: at}}}, {Gate: "b", Lost: []gate.Lost{{Since: at, Rollout: true}}}}}, false, nil)
 	facts := gate.Facts{Node: n}
-	if s.recall(&facts, &gateset.Set{}); facts.LostSince["a"] != at || facts.RolloutSince["b"] != at {
-		t.Errorf("recalled %v and %v, want %v for both", facts.LostSince, facts.RolloutSince, at)
+	if s.recall(&facts, &gateset.Set{}); len(facts.Lost["a"]) != 2 || facts.Lost["a"][1].Since != at || facts.Lost["b"][0] != (gate.Lost{Since: at, Rollout: true}) {
+		t.Errorf("recalled %v, want %v for both", facts.Lost, at)
 	}
 	facts = gate.Facts{Node: gate.Node{Name: "n1", UID: "second"}}
-	if s.recall(&facts, &gateset.Set{}); facts.LostSince != nil || facts.RolloutSince != nil {
+	if s.recall(&facts, &gateset.Set{}); facts.Lost != nil {
 		t.Error("the state of a node is recalled for a new node with its name")
 	}
 	if s.keep(&gateset.Set{}, &n, &gate.Decision{}, false, nil); s.byName["n1"].carried != nil {

@@ -128,7 +128,7 @@ func TestDeniedWriteKeepsOtherWaits(t *testing.T) {
 	steady := map[string]gate.Steady{"gate": {}}
 	before := &carried{uid: w.nodes["n0000"].UID, seq: 1, steady: steady}
 	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: controllertest.TaintKey}, 3, func() { w.c.nodes.at("n0000").carried = before })
-	if w.written() != 0 || kept == nil || kept.lost["other"].IsZero() {
+	if w.written() != 0 || kept == nil || kept.lost["other"] == nil {
 		t.Errorf("after %d writes, it is not known since when the signal of the other gate has not held: %+v", w.written(), kept)
 	}
 	if diff := cmp.Diff(steady, kept.steady); diff != "" {
@@ -143,19 +143,19 @@ func TestPartialWriteKeepsOtherWaits(t *testing.T) {
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Effect: corev1.TaintEffectNoSchedule})
 	})
 	began := time.Now().Add(-time.Minute)
-	before := &carried{uid: w.nodes["n0000"].UID, seq: 1, lost: map[string]time.Time{"other": began}}
+	before := &carried{uid: w.nodes["n0000"].UID, seq: 1, lost: map[string][]gate.Lost{"other": {{Since: began}}}}
 	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.nodes.at("n0000").carried = before })
-	if w.written() != 1 || kept.lost["other"] != began {
-		t.Errorf("after %d partial writes, the other gate waits since %s, want %s", w.written(), kept.lost["other"], began)
+	if w.written() != 1 || len(kept.lost["other"]) != 1 || kept.lost["other"][0].Since != began {
+		t.Errorf("after %d partial writes, the other gate waits since %v, want %s", w.written(), kept.lost["other"], began)
 	}
 	// A partial decision replaces the state of the signals that it read. A whole decision
 	// replaces everything.
 	n := gate.Node{Name: "n", UID: "u"}
 	s := newNodeStates()
-	both := []gate.Verdict{{Gate: "a", LostSince: began, Steady: &gate.Steady{}}, {Gate: "b", RolloutSince: began}}
+	both := []gate.Verdict{{Gate: "a", Lost: []gate.Lost{{Since: began}}, Steady: &gate.Steady{}}, {Gate: "b", Lost: []gate.Lost{{Since: began, Rollout: true}}}}
 	s.keep(&gateset.Set{}, &n, &gate.Decision{Verdicts: both}, false, nil)
 	s.keep(&gateset.Set{}, &n, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a"}, {Gate: "b", Readings: make([]gate.Reading, 1)}}}, true, nil)
-	if r := s.byName["n"].carried; r.lost["a"] != began || len(r.steady) != 1 || len(r.rollout) != 0 {
+	if r := s.byName["n"].carried; len(r.lost) != 1 || r.lost["a"][0].Since != began || len(r.steady) != 1 {
 		t.Errorf("stored %+v", r)
 	}
 	if s.keep(&gateset.Set{}, &gate.Node{Name: "n", UID: "v"}, &gate.Decision{Verdicts: both[:1:1]}, true, nil); s.byName["n"].carried.uid != "v" {

@@ -14,7 +14,7 @@ import (
 // the same name.
 func TestForgottenNodeKeepsOnlyThePendingChange(t *testing.T) {
 	fill := func(s *nodeStates) {
-		s.keep(&gateset.Set{}, &gate.Node{Name: "n", UID: "u"}, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", LostSince: time.Now()}}}, false, nil)
+		s.keep(&gateset.Set{}, &gate.Node{Name: "n", UID: "u"}, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", Lost: []gate.Lost{{Since: time.Now()}}}}}, false, nil)
 		s.settle("n", 1, time.Time{})
 		s.newlyIgnored("n", map[string]string{"a": "cause"})
 		s.failed("n", true)

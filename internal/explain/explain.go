@@ -222,16 +222,13 @@ func explainGroup(v *gate.Verdict) *Group {
 // hold. The gate may close earlier, because the controller may have observed the
 // change of the signals earlier than the API shows.
 func closesBy(v *gate.Verdict, g *gate.Gate) time.Time {
-	var due time.Time
-	for _, wait := range []struct {
-		since time.Time
-		lasts time.Duration
-	}{{v.LostSince, g.CloseAfter}, {v.RolloutSince, g.RolloutGrace}, {v.GroupWait.Since, g.CloseAfter}} {
-		if at := wait.since.Add(wait.lasts).UTC(); !wait.since.IsZero() && (due.IsZero() || at.Before(due)) {
+	due := g.RegressesAt(v)
+	if since := v.GroupWait.Since; !since.IsZero() {
+		if at := since.Add(g.CloseAfter); due.IsZero() || at.Before(due) {
 			due = at
 		}
 	}
-	return due
+	return due.UTC()
 }
 
 // nextStep returns what happens next or what to do.

@@ -166,10 +166,10 @@ func (c *chaos) drawRecord(t *rapid.T, name string) {
 func (c *chaos) drawRest(t *rapid.T) {
 	c.facts.CompleteSources = map[string]bool{rapid.SampledFrom([]string{v1alpha1.SourceCRD, v1alpha1.SourceFiles}).Draw(t, "source"): rapid.Bool().Draw(t, "complete")}
 	c.granting(rapid.SliceOfDistinct(rapid.SampledFrom(chaosNames), rapid.ID).Draw(t, "granted")...)
-	c.facts.LostSince = map[string]time.Time{}
+	c.facts.Lost = map[string][]Lost{}
 	for _, name := range chaosNames {
 		if rapid.Bool().Draw(t, "lost") {
-			c.facts.LostSince[name] = c.now.Add(-time.Hour)
+			c.facts.Lost[name] = []Lost{{Since: c.now.Add(-time.Hour)}, {Since: c.now.Add(-time.Minute), Rollout: true}}
 		}
 	}
 	switch rapid.IntRange(0, 2).Draw(t, "pods are listed") {

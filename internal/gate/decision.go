@@ -129,12 +129,10 @@ type Verdict struct {
 	// Leaves is the time at which the node ceases to be a member because it is no
 	// longer selected. Zero if it remains a member.
 	Leaves time.Time
-	// LostSince is the time since which an open gate's signals have not held. Zero
-	// while they hold. Must be passed back in Facts.LostSince.
-	LostSince time.Time
-	// RolloutSince is the same for signals that do not hold only because of a rollout.
-	// Must be passed back in Facts.RolloutSince.
-	RolloutSince time.Time
+	// Lost is what has to be remembered about an open gate's signals that do not hold, in
+	// the order of Readings. Nil if nothing has to be remembered. Must be passed back in
+	// Facts.Lost, unless the gate's signals have been edited since.
+	Lost []Lost
 	// GroupWait is the time since which the group of an open node has been incomplete,
 	// for a gate that closes together. Must be passed back in Facts.GroupWaits.
 	GroupWait GroupWait

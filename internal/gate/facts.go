@@ -80,15 +80,12 @@ type Facts struct {
 	// AllPods contains all pods on the node, if a verdict requested them (see
 	// WantPods). Nil if they have not been listed.
 	AllPods *PodList
-	// LostSince contains, by gate, the time since which an open gate's signals have not
-	// held (see Verdict.LostSince). It covers signals for which the API has no time.
-	LostSince map[string]time.Time
+	// Lost contains, by gate, what is remembered about the signals of an open gate that
+	// do not hold (see Verdict.Lost).
+	Lost map[string][]Lost
 	// LeftSince contains, by gate, the time since which the gate has no longer selected
 	// this member (see Verdict.LeftSince).
 	LeftSince map[string]time.Time
-	// RolloutSince is LostSince for signals that do not hold only because of a rollout
-	// (see Verdict.RolloutSince).
-	RolloutSince map[string]time.Time
 	// GroupWaits contains, by gate, the time since which the group of an open node has
 	// been incomplete (see Verdict.GroupWait).
 	GroupWaits map[string]GroupWait

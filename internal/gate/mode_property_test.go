@@ -87,8 +87,7 @@ func (w *twins) follow() {
 	w.second.now, w.second.facts = w.now, w.facts
 	n := &w.second.facts.Node
 	n.Records, n.Taints = facts.Node.Records, slices.Concat(w.foreign, own)
-	w.second.facts.LostSince, w.second.facts.RolloutSince = facts.LostSince, facts.RolloutSince
-	w.second.facts.Steady, w.second.facts.Shadow = facts.Steady, facts.Shadow
+	w.second.facts.Lost, w.second.facts.Steady, w.second.facts.Shadow = facts.Lost, facts.Steady, facts.Shadow
 	w.second.gates = slices.Clone(w.gates)
 	for i := range w.second.gates {
 		if g := &w.second.gates[i]; w.tried[g.Name] {

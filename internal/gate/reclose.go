@@ -116,39 +116,88 @@ func (d *decider) rememberBoot(s *slot) {
 	}
 }
 
+// Lost is what is remembered about a signal of an open gate that does not hold. Each
+// signal has its own wait. The zero value means that the signal holds.
+type Lost struct {
+	// Since is the time since which the signal has not held. It covers signals for which
+	// the API has no time.
+	Since time.Time
+	// Rollout is true if the signal does not hold only because of a rollout.
+	Rollout bool
+}
+
+// ClosesAfter returns how long a signal must be lost before the gate closes.
+func (g *Gate) ClosesAfter(l Lost) time.Duration {
+	if l.Rollout {
+		return g.RolloutGrace
+	}
+	return g.CloseAfter
+}
+
+// RegressesAt returns the time from which an open gate with this verdict closes because
+// of its signals, if they do not change. Zero if there is no such time.
+func (g *Gate) RegressesAt(v *Verdict) (at time.Time) {
+	for i, lost := range v.Lost {
+		if v.Readings[i].State == NotYet {
+			at = earliest(at, lost.Since.Add(g.ClosesAfter(lost)))
+		}
+	}
+	return at
+}
+
 // regression returns ReasonRegression if an open gate closes because a signal has not
-// held for long enough, and "" otherwise. Unknown signals neither start nor stop the
-// wait. The time that a rollout excuses is measured separately, so that it does not
-// count towards CloseAfter.
+// held for long enough, and "" otherwise.
 func (d *decider) regression(s *slot) v1alpha1.Reason {
 	if d.evaluate(s, s.after) {
 		return ""
 	}
 	g, v := s.gate, s.verdict
-	lost, rollout := d.LostSince[g.Name], d.RolloutSince[g.Name]
-	var due time.Time
-	for _, reading := range v.Readings {
-		switch {
-		case reading.State != NotYet:
-		// A DaemonSet reports its rollout as complete when the last new pod exists. The
-		// rollout still counts as in progress until that pod is ready as well.
-		case reading.Rollout, lost.IsZero() && !rollout.IsZero() && reading.ofPod():
-			since := d.lostSince(reading, rollout)
-			v.RolloutSince = earliest(v.RolloutSince, since)
-			due = earliest(due, since.Add(g.RolloutGrace))
-		default:
-			since := d.lostSince(reading, lost)
-			v.LostSince = earliest(v.LostSince, since)
-			due = earliest(due, since.Add(g.CloseAfter))
-		}
-	}
-	if anyUnknown(v.Readings) {
-		v.LostSince, v.RolloutSince = earliest(v.LostSince, lost), earliest(v.RolloutSince, rollout)
-	}
+	v.Lost = d.nextLost(d.Lost[g.Name], v.Readings)
+	due := g.RegressesAt(v)
 	if due.IsZero() {
 		return ""
 	}
 	return d.closesUnderBudget(s, due, v1alpha1.ReasonRegression)
+}
+
+// nextLost returns what is remembered next about the signals of an open gate, given what
+// was remembered about them. It is nil if nothing has to be remembered.
+func (d *decider) nextLost(before []Lost, readings []Reading) []Lost {
+	var all []Lost
+	for i, reading := range readings {
+		var was Lost
+		if len(before) == len(readings) { // otherwise, the gate was edited
+			was = before[i]
+		}
+		is := d.nextLostOf(reading, was)
+		if is.Since.IsZero() {
+			continue
+		}
+		if all == nil {
+			all = make([]Lost, len(readings))
+		}
+		all[i] = is
+	}
+	return all
+}
+
+// nextLostOf is nextLost for one signal. Unknown neither starts nor stops the wait. The
+// time that a rollout excuses is measured separately, so that it does not count towards
+// CloseAfter.
+func (d *decider) nextLostOf(reading Reading, was Lost) Lost {
+	switch reading.State {
+	case Holds:
+		return Lost{}
+	case Unknown:
+		return was
+	}
+	// A DaemonSet reports its rollout as complete when the last new pod exists. The
+	// rollout still counts as in progress until that pod is ready as well.
+	rollout := reading.Rollout || was.Rollout && reading.ofPod()
+	if rollout != was.Rollout {
+		was.Since = time.Time{}
+	}
+	return Lost{Since: d.lostSince(reading, was.Since), Rollout: rollout}
 }
 
 // closesUnderBudget returns the reason if an open gate closes: not before it is due, and only

@@ -151,6 +151,20 @@ func TestRegression(t *testing.T) {
 		"a long rollout does not shorten the wait of another signal": {
 			{0, "rollout", "holds", false}, {5 * time.Minute, "rollout", "no", false}, {119 * time.Second, "rollout", "no", false},
 			{time.Second, "rollout", "no", true}},
+		"the rollout of one daemon does not excuse another": {
+			{0, "rollout", "holds", false}, {time.Minute, "holds", "not ready", false}, {2 * time.Minute, "holds", "not ready", true}},
+		"the rollout of one daemon does not excuse another meanwhile": {
+			{0, "rollout", "holds", false}, {time.Minute, "rollout", "not ready", false}, {2 * time.Minute, "rollout", "not ready", true}},
+		"a signal that does not hold does not end the rollout of another": {
+			{0, "holds", "no", false}, {10 * time.Second, "rollout", "no", false}, {40 * time.Second, "not ready", "no", false},
+			{50 * time.Second, "not ready", "holds", false}, {509 * time.Second, "not ready", "holds", false},
+			{time.Second, "not ready", "holds", true}},
+		"a signal that is unknown keeps no wait of another": {
+			{0, "no", "holds", false}, {20 * time.Second, "no", "unknown", false}, {10 * time.Second, "holds", "unknown", false},
+			{time.Hour, "holds", "no", false}, {2 * time.Minute, "holds", "no", true}},
+		"each signal has its own wait": {
+			{0, "no", "holds", false}, {90 * time.Second, "no", "no", false}, {10 * time.Second, "holds", "no", false},
+			{109 * time.Second, "holds", "no", false}, {time.Second, "holds", "no", true}},
 	}
 	for name, steps := range cases {
 		t.Run(name, func(t *testing.T) {

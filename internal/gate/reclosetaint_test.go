@@ -102,7 +102,7 @@ func TestTaintOfAnOverrideThatKeepsClosed(t *testing.T) {
 
 // lost is a node on which the gate's flag has not held for long enough.
 func lost(s *sim) *sim {
-	s.granting("cni").flag("cni", "no").facts.LostSince = map[string]time.Time{"cni": epoch.Add(-time.Hour)}
+	s.granting("cni").flag("cni", "no").facts.Lost = map[string][]Lost{"cni": {{Since: epoch.Add(-time.Hour)}}}
 	return s
 }
 

@@ -304,7 +304,7 @@ func (s *sim) invisible() *sim { s.facts.CompleteSources = nil; return s }
 
 // forget simulates a restart of the controller, which then knows only the node.
 func (s *sim) forget() *sim {
-	s.facts.LostSince, s.facts.RolloutSince, s.facts.Steady, s.facts.Shadow = nil, nil, nil, nil
+	s.facts.Lost, s.facts.Steady, s.facts.Shadow = nil, nil, nil
 	s.facts.GroupWaits = nil
 	return s
 }
@@ -348,7 +348,7 @@ func (s *sim) steps(d Decision) bool {
 func (s *sim) remember(d Decision) {
 	s.facts.Shadow = map[string]string{}
 	s.facts.Steady = map[string]Steady{}
-	s.facts.LostSince, s.facts.RolloutSince, s.facts.LeftSince = map[string]time.Time{}, map[string]time.Time{}, map[string]time.Time{}
+	s.facts.Lost, s.facts.LeftSince = map[string][]Lost{}, map[string]time.Time{}
 	s.facts.GroupWaits = map[string]GroupWait{}
 	for _, v := range d.Verdicts {
 		if !v.GroupWait.Since.IsZero() {
@@ -360,11 +360,8 @@ func (s *sim) remember(d Decision) {
 		if !v.LeftSince.IsZero() {
 			s.facts.LeftSince[v.Gate] = v.LeftSince
 		}
-		if !v.LostSince.IsZero() {
-			s.facts.LostSince[v.Gate] = v.LostSince
-		}
-		if !v.RolloutSince.IsZero() {
-			s.facts.RolloutSince[v.Gate] = v.RolloutSince
+		if v.Lost != nil {
+			s.facts.Lost[v.Gate] = v.Lost
 		}
 		if v.Steady != nil {
 			s.facts.Steady[v.Gate] = *v.Steady

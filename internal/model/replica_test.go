@@ -5,6 +5,7 @@ package model
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -45,8 +46,9 @@ const unseen = -1
 
 // memory is what a decision passes on to the next. Equal memories are the same pointer.
 type memory struct {
-	lost, rollout, left map[string]time.Time
-	shadow              map[string]string
+	lost   map[string][]gate.Lost
+	left   map[string]time.Time
+	shadow map[string]string
 }
 
 // start makes a replica read all nodes. It has lost what it remembered, and reads the
@@ -187,7 +189,7 @@ func (x *explorer) facts(q *question) *gate.Facts {
 		f.Transient.GateKeys = x.versions[q.gates].keys
 	}
 	if m := v.memory; m != nil {
-		f.LostSince, f.RolloutSince, f.LeftSince, f.Shadow = m.lost, m.rollout, m.left, m.shadow
+		f.Lost, f.LeftSince, f.Shadow = m.lost, m.left, m.shadow
 	}
 	for name := range x.index {
 		if q.grants&x.bit(name) != 0 {
@@ -210,12 +212,15 @@ func incarnation(boot int8) gate.Incarnation {
 
 // remember returns what a decision passes on; nil if that is nothing.
 func (x *explorer) remember(d *gate.Decision) *memory {
-	m := memory{lost: make(map[string]time.Time), rollout: make(map[string]time.Time), left: make(map[string]time.Time), shadow: make(map[string]string)}
+	m := memory{lost: make(map[string][]gate.Lost), left: make(map[string]time.Time), shadow: make(map[string]string)}
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		note(m.lost, v.Gate, v.LostSince)
-		note(m.rollout, v.Gate, v.RolloutSince)
-		note(m.left, v.Gate, v.LeftSince)
+		if v.Lost != nil {
+			m.lost[v.Gate] = v.Lost
+		}
+		if !v.LeftSince.IsZero() {
+			m.left[v.Gate] = v.LeftSince
+		}
 		if v.Shadow != "" {
 			m.shadow[v.Gate] = v.Shadow
 		}
@@ -223,14 +228,8 @@ func (x *explorer) remember(d *gate.Decision) *memory {
 	return x.memory(m)
 }
 
-func note(times map[string]time.Time, name string, t time.Time) {
-	if !t.IsZero() {
-		times[name] = t
-	}
-}
-
 func (x *explorer) memory(m memory) *memory {
-	if len(m.lost)+len(m.rollout)+len(m.left)+len(m.shadow) == 0 {
+	if len(m.lost)+len(m.left)+len(m.shadow) == 0 {
 		return nil
 	}
 	text := fmt.Sprint(m)
@@ -247,21 +246,24 @@ func (x *explorer) agedMemory(m *memory, by age) *memory {
 	if m == nil {
 		return nil
 	}
-	out := memory{lost: aged(m.lost, by), rollout: aged(m.rollout, by), left: aged(m.left, by), shadow: maps.Clone(m.shadow)}
+	out := memory{lost: make(map[string][]gate.Lost, len(m.lost)), left: make(map[string]time.Time, len(m.left)), shadow: maps.Clone(m.shadow)}
+	for name, signals := range m.lost {
+		out.lost[name] = slices.Clone(signals)
+		for i := range signals {
+			if !signals[i].Since.IsZero() {
+				out.lost[name][i].Since = ageOf(signals[i].Since).older(by).time()
+			}
+		}
+	}
+	for name, t := range m.left {
+		out.left[name] = ageOf(t).older(by).time()
+	}
 	for name, raw := range out.shadow {
 		if r, err := gate.ParseRecord(raw); err == nil {
 			out.shadow[name] = agedRecord(r, by)
 		}
 	}
 	return x.memory(out)
-}
-
-func aged(times map[string]time.Time, by age) map[string]time.Time {
-	out := make(map[string]time.Time, len(times))
-	for name, t := range times {
-		out[name] = ageOf(t).older(by).time()
-	}
-	return out
 }
 
 // account is how a replica counts a node, like fleet.Ledger: the gates that

@@ -77,14 +77,19 @@ func open(g *gate.Gate, v *gate.Verdict) groupKey {
 
 // lapse returns the maximum time for which an open gate whose signals do not hold stays
 // open.
-func lapse(g *gate.Gate, v *gate.Verdict) (time.Duration, bool) {
-	switch {
-	case g == nil || g.Reclose != v1alpha1.RecloseOnRegression:
+func lapse(g *gate.Gate, v *gate.Verdict) (wait time.Duration, lapses bool) {
+	if g == nil || g.Reclose != v1alpha1.RecloseOnRegression {
 		return 0, false
-	case !v.LostSince.IsZero():
-		return g.CloseAfter, true
 	}
-	return g.RolloutGrace, !v.RolloutSince.IsZero()
+	for i, lost := range v.Lost {
+		if v.Readings[i].State != gate.NotYet {
+			continue
+		}
+		if after := g.ClosesAfter(lost); !lapses || after < wait {
+			wait, lapses = after, true
+		}
+	}
+	return wait, lapses
 }
 
 // waitsForGroup returns why the node's group keeps the gate closed, or "".

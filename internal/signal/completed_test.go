@@ -142,7 +142,7 @@ func (c *check1) after(d time.Duration) gate.Reading {
 	if c.record().State == v1alpha1.StateClosed {
 		tainted(gateKey, corev1.TaintEffectNoSchedule)(c.world)
 	}
-	c.world.facts.LostSince = map[string]time.Time{c.gate.Name: v.LostSince}
+	c.world.facts.Lost = map[string][]gate.Lost{c.gate.Name: v.Lost}
 	if len(v.Readings) == 0 {
 		return gate.Reading{}
 	}

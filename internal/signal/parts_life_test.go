@@ -36,8 +36,8 @@ type life struct {
 
 // observer is the memory of one of the two.
 type observer struct {
-	lost, rollout map[string]time.Time
-	steady        map[string]gate.Steady
+	lost   map[string][]gate.Lost
+	steady map[string]gate.Steady
 	// settled is true after a decision that left nothing to do, until the given time.
 	settled bool
 	until   time.Time

@@ -63,7 +63,7 @@ func (l *life) follow(t *rapid.T) {
 // decide decides about gates, and remembers what has to be remembered.
 func (l *life) decide(o *observer, gates []gate.Gate, part bool) gate.Decision {
 	f := l.facts
-	f.Part, f.LostSince, f.RolloutSince, f.Steady = part, o.lost, o.rollout, o.steady
+	f.Part, f.Lost, f.Steady = part, o.lost, o.steady
 	d := gate.Decide(gates, &f, l.now)
 	for i := range d.Verdicts {
 		if l.budget && d.Verdicts[i].Wants != "" {
@@ -76,20 +76,16 @@ func (l *life) decide(o *observer, gates []gate.Gate, part bool) gate.Decision {
 	if f.Granted != nil {
 		d = gate.Decide(gates, &f, l.now)
 	}
-	now := observer{lost: map[string]time.Time{}, rollout: map[string]time.Time{}, steady: map[string]gate.Steady{}, settled: d.Settled, until: d.Recheck}
+	now := observer{lost: map[string][]gate.Lost{}, steady: map[string]gate.Steady{}, settled: d.Settled, until: d.Recheck}
 	covered := func(name string) bool {
 		return !part || slices.ContainsFunc(gates, func(g gate.Gate) bool { return g.Name == name })
 	}
 	retain(now.lost, o.lost, covered)
-	retain(now.rollout, o.rollout, covered)
 	retain(now.steady, o.steady, covered)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		if !v.LostSince.IsZero() {
-			now.lost[v.Gate] = v.LostSince
-		}
-		if !v.RolloutSince.IsZero() {
-			now.rollout[v.Gate] = v.RolloutSince
+		if v.Lost != nil {
+			now.lost[v.Gate] = v.Lost
 		}
 		if v.Steady != nil {
 			now.steady[v.Gate] = *v.Steady
