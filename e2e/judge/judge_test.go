@@ -526,6 +526,16 @@ var histories = []history{
 		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).edit(otherUser, "b", unlabelled)
 		s.closes("a", v1alpha1.ReasonRegression)
 	}},
+	{RuleQuiet, "signals stop holding one after the other, and none for long enough", "", func(s *builder) {
+		s.gate(onRegression, orNet).born("a", labelled, condition("Net", corev1.ConditionTrue)).opens("a").pass(time.Hour)
+		s.edit(otherUser, "a", unlabelled).pass(time.Hour)
+		s.edit(otherUser, "a", labelled, condition("Net", corev1.ConditionFalse)).pass(time.Hour)
+	}},
+	{RuleQuiet, "the gate does not close although one of its signals has not held for long enough", "a signal has regressed, and there is budget", func(s *builder) {
+		s.gate(onRegression, orNet).born("a", labelled, condition("Net", corev1.ConditionTrue)).opens("a").pass(time.Hour)
+		s.edit(otherUser, "a", unlabelled, condition("Net", corev1.ConditionFalse)).pass(time.Hour)
+		s.edit(otherUser, "a", labelled).pass(time.Hour)
+	}},
 	{RuleQuiet, "the taint of a closed gate is missing", "its taint is missing", func(s *builder) {
 		s.gate().born("a").edit(otherUser, "a", withoutTaint(gateTaint))
 	}},
@@ -576,6 +586,13 @@ func eitherLabelOrNet(ng *v1alpha1.NodeGate) {
 		{Name: "label", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}},
 		{Name: "net", SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True"}}},
 	}}}
+}
+
+// orNet makes a gate also close if a condition has not been True for 90 minutes.
+func orNet(ng *v1alpha1.NodeGate) {
+	ng.Spec.OpenWhen = append(ng.Spec.OpenWhen, v1alpha1.Signal{Name: "net", SignalSource: v1alpha1.SignalSource{
+		Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True"}}})
+	*ng.Spec.Timing.CloseAfterSeconds = 5400
 }
 
 // byAnnotation changes a gate to open by a pod's annotation.

@@ -252,7 +252,7 @@ func (t *trial) judgeFinalGate(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 		}
 	default:
 		t.checked(RuleQuiet, "nodes on which a gate is open")
-		t.judgeFinalOpen(node, ng, r, result, why)
+		t.judgeFinalOpen(node, ng, r, result)
 		t.judgeFinalLoss(node, ng, r)
 	}
 }
@@ -278,7 +278,7 @@ func (t *trial) judgeUnrecorded(node *corev1.Node, ng *v1alpha1.NodeGate, result
 }
 
 // judgeFinalOpen judges a node on which a gate is open.
-func (t *trial) judgeFinalOpen(node *corev1.Node, ng *v1alpha1.NodeGate, r record, result reading, why string) {
+func (t *trial) judgeFinalOpen(node *corev1.Node, ng *v1alpha1.NodeGate, r record, result reading) {
 	effect := effectOf(ng)
 	boot := node.Status.NodeInfo.BootID
 	switch {
@@ -290,7 +290,7 @@ func (t *trial) judgeFinalOpen(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 	case isUnreachable(node) && effect != corev1.TaintEffectNoExecute && !t.partitioned(zoneOf(node)):
 		t.finalViolation(node, ng.Name, r, "the node's Ready condition is Unknown")
 	case ng.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression && result == notYet && r.Reason != v1alpha1.ReasonDeadlinePassed:
-		t.judgeRegressed(node, ng, r, why)
+		t.judgeRegressed(node, ng, r)
 	}
 }
 
@@ -309,16 +309,19 @@ func (t *trial) judgeUnseenBoot(node *corev1.Node, ng *v1alpha1.NodeGate, r reco
 }
 
 // judgeRegressed judges an open gate with a signal that does not hold: it must close
-// after closeAfterSeconds if there is budget.
-func (t *trial) judgeRegressed(node *corev1.Node, ng *v1alpha1.NodeGate, r record, why string) {
-	wait := secondsOr(ng.Spec.Timing.CloseAfterSeconds, 120)
+// when one of its signals has not held for closeAfterSeconds, if there is budget.
+func (t *trial) judgeRegressed(node *corev1.Node, ng *v1alpha1.NodeGate, r record) {
 	for i := range ng.Spec.OpenWhen {
+		wait := secondsOr(ng.Spec.Timing.CloseAfterSeconds, 120)
 		if s := &ng.Spec.OpenWhen[i]; s.DaemonSet != nil || s.DaemonSets != nil || s.Pods != nil || s.AnyOf != nil {
 			wait = max(wait, secondsOr(ng.Spec.Timing.RolloutGraceSeconds, 600))
 		}
-	}
-	if result, _, steady := t.steady(node, ng, t.Quiet+wait); steady && result == notYet && t.hasBudget(node, ng) {
-		t.finalViolation(node, ng.Name, r, "a signal has regressed, and there is budget: "+why)
+		alone := *ng
+		alone.Spec.OpenWhen = ng.Spec.OpenWhen[i : i+1]
+		if result, why, steady := t.steady(node, &alone, t.Quiet+wait); steady && result == notYet && t.hasBudget(node, ng) {
+			t.finalViolation(node, ng.Name, r, "a signal has regressed, and there is budget: "+why)
+			return
+		}
 	}
 }
 
