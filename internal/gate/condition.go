@@ -101,7 +101,10 @@ func (d *decider) publication(s *slot) publication {
 	case !s.before.isOverdue():
 		d.recheckAt(d.now) // when the record has been written
 		return keepsCondition
-	case d.blocked != "", d.Loading, anyUnseen(s.verdict.Readings):
+	case d.blocked != "", anyUnseen(s.verdict.Readings):
+		return keepsCondition
+	case d.Loading:
+		d.recheckAt(d.now.Add(loadingRecheck))
 		return keepsCondition
 	}
 	return publishes

@@ -97,6 +97,20 @@ func TestConditions(t *testing.T) {
 	}
 }
 
+// While feeds are loading, no condition is written. The decision is repeated, because nothing
+// else may cause one when that ends.
+func TestConditionWaitsForLoading(t *testing.T) {
+	s := aNode(aGate("g", publishing)).taint("g.example/not-ready:NoSchedule").record("g", v1alpha1.StateClosed, overdue).granting("g")
+	s.facts.Loading = true
+	if d := s.decide(); len(d.Conditions) > 0 || !d.Recheck.Equal(s.now.Add(loadingRecheck)) {
+		t.Errorf("conditions %v, recheck %s, want none, and %s", d.Conditions, d.Recheck, s.now.Add(loadingRecheck))
+	}
+	s.facts.Loading = false
+	if d := s.after(loadingRecheck).decide(); d.Conditions["g"] == nil {
+		t.Errorf("no condition when everything is loaded: %s", show(d))
+	}
+}
+
 // The condition names the gate and what it waits for.
 func TestConditionMessage(t *testing.T) {
 	s := aNode(aGate("g", publishing)).taint("g.example/not-ready:NoSchedule").record("g", v1alpha1.StateClosed, overdue).granting("g")

@@ -41,9 +41,9 @@ type Deadline struct {
 }
 
 // loadingRecheck is the delay before a deadline that has passed is evaluated again while
-// feeds are loading (see Facts.Loading). The Event about the deadline names what the gate
-// waits for. Signals that become known are evaluated at once; the delay is for those that
-// cannot be read.
+// feeds are loading (see Facts.Loading). The Event about the deadline and its condition name
+// what the gate waits for. Signals that become known are evaluated at once; the delay is for
+// those that cannot be read, and for the condition if what is loading concerns other gates.
 const loadingRecheck = 10 * time.Second
 
 func (t Deadline) isSet() bool { return t.PodMissing > 0 || t.Ready > 0 }
