@@ -123,7 +123,7 @@ func Client(kubeconfig string) (kubernetes.Interface, error) {
 }
 
 // Watch returns the existing objects of a source and all later events. It resumes the
-// watch when the API server ends it; interrupted, which may be nil, is called before.
+// watch when the API server ends it; interrupted is called before.
 func Watch(ctx context.Context, source *cache.ListWatch, interrupted func()) (runtime.Object, <-chan watch.Event, error) {
 	existing, err := source.ListWithContext(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -136,7 +136,7 @@ func Watch(ctx context.Context, source *cache.ListWatch, interrupted func()) (ru
 	resumed := false
 	watcher, err := retry.NewRetryWatcherWithContext(ctx, list.GetResourceVersion(), &cache.ListWatch{
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			if resumed && interrupted != nil {
+			if resumed {
 				interrupted()
 			}
 			resumed, o.TimeoutSeconds = true, &wholeRun

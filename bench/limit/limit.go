@@ -22,6 +22,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
@@ -35,6 +36,9 @@ import (
 
 // Program is the first argument with which the benchmark's program becomes the limit.
 const Program = "limit"
+
+// wholeRun is longer than a run of the benchmark.
+const wholeRun = 4 * time.Hour
 
 // A Direction specifies the changes that the limit follows.
 type Direction string
@@ -82,20 +86,28 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	pods := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "pods", fixture.Namespace, func(o *metav1.ListOptions) {
 		o.LabelSelector = "app=" + fixture.Daemon
 	})
-	existing, events, err := child.Watch(ctx, pods, nil)
-	if err != nil {
+	was, events := map[string]bool{}, make(chan watch.Event)
+	daemons := &sink{
+		existing: func(objects []any) {
+			for _, o := range objects {
+				pod := o.(*corev1.Pod)
+				was[pod.Spec.NodeName] = fixture.Ready(pod)
+			}
+		},
+		event: func(change watch.EventType, o runtime.Object) {
+			select {
+			case events <- watch.Event{Type: change, Object: o}:
+			case <-ctx.Done():
+			}
+		},
+	}
+	if err := daemons.start(ctx, pods, &corev1.Pod{}); err != nil {
 		return fmt.Errorf("following pods: %w", err)
 	}
-	was := map[string]bool{}
-	for _, pod := range existing.(*corev1.PodList).Items {
-		was[pod.Spec.NodeName] = fixture.Ready(&pod)
-	}
 	all := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
-	_, nodes, err := child.Watch(ctx, all, nil)
-	if err != nil {
+	if err := (&sink{}).start(ctx, all, &corev1.Node{}); err != nil {
 		return fmt.Errorf("following nodes: %w", err)
 	}
-	go drop(nodes)
 	changes := make(chan change, 1024)
 	var writers sync.WaitGroup
 	for range fixture.Workers {
@@ -128,19 +140,21 @@ func serveMetrics(out io.Writer) (stop func(), err error) {
 	return func() { _ = server.Close() }, nil
 }
 
-func drop(events <-chan watch.Event) {
-	for range events {
-	}
-}
-
 // follow sends the changes of readiness that direction includes, compared with was.
 func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, direction Direction, changes chan<- change) error {
-	for event := range pods {
-		pod, ok := event.Object.(*corev1.Pod)
-		switch {
-		case ctx.Err() != nil:
+	for {
+		var event watch.Event
+		var ok bool
+		select {
+		case <-ctx.Done():
 			return nil
-		case !ok:
+		case event, ok = <-pods:
+		}
+		if !ok {
+			return errors.New("watching pods: the watch ended")
+		}
+		pod, ok := event.Object.(*corev1.Pod)
+		if !ok {
 			return fmt.Errorf("watching pods: %v", event.Object)
 		}
 		node, now := pod.Spec.NodeName, fixture.Ready(pod)
@@ -149,10 +163,6 @@ func follow(ctx context.Context, was map[string]bool, pods <-chan watch.Event, d
 		}
 		was[node] = now
 	}
-	if ctx.Err() != nil {
-		return nil
-	}
-	return errors.New("watching pods: the watch ended")
 }
 
 func write(ctx context.Context, client kubernetes.Interface, changes <-chan change) {
