@@ -90,15 +90,45 @@ func (e *Env) count(ctx context.Context, s *Subject, operation func() error) (c 
 
 // countOnly performs an operation and returns what a subject uses in the meantime.
 func (e *Env) countOnly(ctx context.Context, s *Subject, operation func() error) (counters, error) {
-	before, after := counters{}, counters{}
-	if err := errors.Join(e.readMetrics(ctx, s, before), e.readProcesses(s, before)); err != nil {
+	used, err := e.countEach(ctx, []*Subject{s}, operation)
+	if err != nil {
+		return nil, err
+	}
+	return used[0], nil
+}
+
+// countEach performs an operation and returns what each subject uses in the meantime.
+func (e *Env) countEach(ctx context.Context, subjects []*Subject, operation func() error) ([]counters, error) {
+	metrics := func(s *Subject, into counters) error { return e.readMetrics(ctx, s, into) }
+	return around(subjects, metrics, e.readProcesses, operation)
+}
+
+// around reads the counters of all subjects before and after an operation. Processes are read
+// next to it, one right after the other: metrics cost processes time, also those of others.
+func around(subjects []*Subject, metrics, processes func(*Subject, counters) error, operation func() error) ([]counters, error) {
+	each := func(read func(*Subject, counters) error, into []counters) (err error) {
+		for i, s := range subjects {
+			if into[i] == nil {
+				into[i] = counters{}
+			}
+			err = errors.Join(err, read(s, into[i]))
+		}
+		return err
+	}
+	before, after := make([]counters, len(subjects)), make([]counters, len(subjects))
+	if err := errors.Join(each(metrics, before), each(processes, before)); err != nil {
 		return nil, err
 	}
 	if err := operation(); err != nil {
 		return nil, err
 	}
-	err := errors.Join(e.readProcesses(s, after), e.readMetrics(ctx, s, after))
-	return after.since(before), err
+	if err := errors.Join(each(processes, after), each(metrics, after)); err != nil {
+		return nil, err
+	}
+	for i := range after {
+		after[i] = after[i].since(before[i])
+	}
+	return after, nil
 }
 
 // servers returns the process IDs of API server and etcd.

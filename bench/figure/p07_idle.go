@@ -86,7 +86,7 @@ func measureIdle(ctx context.Context, e *Env) (r report.Result, err error) {
 	}
 	r.Notes = append(r.Notes,
 		"In this figure, the limit writes nothing: it decodes what it receives, and drops it. Both run at the same time.",
-		"CPU time (user and system) includes periodic work of nodegate, such as the renewal of its Lease. The probes of policies, which are sent once a minute, are in few of the times; in all times together, a minute, they are included.")
+		"CPU time (user and system) includes periodic work of nodegate, such as the renewal of its Lease. The probes of policies, which are sent once a minute, are in few of the times. All times together include them if they are at least a minute.")
 	return r, nil
 }
 
@@ -128,8 +128,8 @@ func (e *Env) idleRows(ctx context.Context, nodegate, watching *Subject, c *idli
 	}, note, err
 }
 
-// together returns the shares of a core in all undisturbed pairs together. They include work
-// that is done once a minute, which most pairs do not contain.
+// together returns the shares of a core in all undisturbed pairs together. If these take a
+// minute, they include work that is done once a minute, which most pairs do not contain.
 func together(pairs []report.Pair) []report.Pair {
 	counting, disturbed := report.Undisturbed(pairs)
 	share := func(of func(report.Pair) report.Sample) report.Sample {
@@ -150,16 +150,15 @@ func together(pairs []report.Pair) []report.Pair {
 // idle lets each node of the fleet report once in every interval. It returns what nodegate
 // and the limit use in the meantime.
 func (e *Env) idle(ctx context.Context, heartbeats *driver.Heartbeats, nodegate, watching *Subject, c *idling) (pair report.Pair, reports driver.Speed, err error) {
-	var watched counters
-	used, err := e.countOnly(ctx, nodegate, func() (err error) {
-		watched, err = e.countOnly(ctx, watching, func() (err error) {
-			reporting, stop := context.WithTimeout(ctx, c.long)
-			defer stop()
-			reports, err = heartbeats.Send(reporting, float64(len(e.Fleet.Nodes()))/c.interval.Seconds())
-			return err
-		})
+	used, err := e.countEach(ctx, []*Subject{nodegate, watching}, func() (err error) {
+		reporting, stop := context.WithTimeout(ctx, c.long)
+		defer stop()
+		reports, err = heartbeats.Send(reporting, float64(len(e.Fleet.Nodes()))/c.interval.Seconds())
 		return err
 	})
+	if err != nil {
+		return pair, reports, err
+	}
 	perSecond := func(used counters) report.Sample {
 		took := reports.Took.Seconds()
 		return report.Sample{
@@ -168,7 +167,7 @@ func (e *Env) idle(ctx context.Context, heartbeats *driver.Heartbeats, nodegate,
 			idleCPU:       {used[ownCPU]}, idleTime: {took},
 		}
 	}
-	return report.Pair{Nodegate: perSecond(used), Limit: perSecond(watched)}, reports, err
+	return report.Pair{Nodegate: perSecond(used[0]), Limit: perSecond(used[1])}, reports, nil
 }
 
 // openFleet grows the fleet to at least the given size, and makes nodegate open all nodes.

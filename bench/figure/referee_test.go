@@ -192,6 +192,35 @@ func TestCounters(t *testing.T) {
 	}
 }
 
+// The CPU times of subjects that run at the same time are read right before and after the
+// operation, and the metrics of none in between.
+func TestProcessesAreReadNextToTheOperation(t *testing.T) {
+	var order []string
+	value := 0.0
+	read := func(what string) func(*Subject, counters) error {
+		return func(s *Subject, into counters) error {
+			order = append(order, what+" "+s.Name)
+			value++
+			into[what] = value
+			return nil
+		}
+	}
+	used, err := around([]*Subject{{Name: "a"}, {Name: "b"}}, read("metrics"), read("cpu"), func() error {
+		order = append(order, "operation")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"metrics a", "metrics b", "cpu a", "cpu b", "operation", "cpu a", "cpu b", "metrics a", "metrics b"}
+	if diff := cmp.Diff(want, order); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if diff := cmp.Diff([]counters{{"metrics": 6, "cpu": 2}, {"metrics": 6, "cpu": 2}}, used); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestLongestGap(t *testing.T) {
 	at := func(seconds ...float64) (all []meter.Request) {
 		for _, s := range seconds {
