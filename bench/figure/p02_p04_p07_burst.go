@@ -71,8 +71,7 @@ var servers = Figure{
 			countedNote,
 		}
 		for _, b := range bursts {
-			r.Notes = append(r.Notes, fmt.Sprintf("Costs of a turn without a subject, which are subtracted: with %d nodes, %.0f ms of CPU and %.1f MiB written.",
-				b.nodes, b.idle[serverCPU], b.idle[storeBytes]/1024))
+			r.Notes = append(r.Notes, b.without.note(b.nodes))
 		}
 		return r
 	}),
@@ -111,7 +110,7 @@ type burst struct {
 	// changing is the number of nodes whose daemons become ready in a turn.
 	changing int
 	pairs    []report.Pair
-	idle     counters       // of a turn without a subject
+	without  baseline       // a subject
 	speeds   []driver.Speed // of the driver
 }
 
@@ -171,13 +170,7 @@ func (e *Env) measureBurst(ctx context.Context, nodes int) (b *burst, err error)
 	if nodes >= manyNodes {
 		b.changing = nodes / 2
 	}
-	e.Observer.Reset()
-	if b.idle, err = e.count(ctx, nil, func() error {
-		if _, err := e.Fleet.Report(ctx, b.changing, true); err != nil {
-			return err
-		}
-		return e.Observer.AwaitSeen(ctx, observer.Ready, b.changing)
-	}); err != nil {
+	if b.without, err = e.measureBaseline(ctx, b.changing); err != nil {
 		return nil, err
 	}
 	plan := Plan{Rounds: e.Rounds, Nodes: b.changing, Direction: limit.Opens, Short: nodes >= manyNodes}
@@ -204,7 +197,7 @@ func (b *burst) turn(ctx context.Context, e *Env, s *Subject) (report.Sample, er
 	open := slices.MaxFunc(slices.Collect(maps.Values(e.Observer.Seen(observer.Open))), time.Time.Compare)
 	sample := report.Sample{elapsed: {milliseconds(open.Sub(ready)) / float64(b.changing)}}
 	for quantity, total := range c {
-		sample.Add(quantity, (total-b.idle[quantity])/float64(b.changing))
+		sample.Add(quantity, (total-b.without.median(quantity))/float64(b.changing))
 	}
 	return sample, nil
 }
