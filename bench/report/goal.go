@@ -64,6 +64,7 @@ const (
 	notMeasured  = "not measured"
 	allDisturbed = "all rounds were disturbed"
 	tooFewPairs  = "too few pairs"
+	notPositive  = "a value to divide by is not positive"
 )
 
 // verdict compares an interval with the goal.

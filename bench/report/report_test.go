@@ -138,6 +138,18 @@ func disturb(pairs []Pair) []Pair {
 	return pairs
 }
 
+// unrelated sets the limit's value in the first pair.
+func unrelated(pairs []Pair, value float64) []Pair {
+	pairs[0].Limit = Sample{"q": {value}}
+	return pairs
+}
+
+// negative makes nodegate's value in the first pair negative.
+func negative(pairs []Pair) []Pair {
+	pairs[0].Nodegate = Sample{"q": {-1}}
+	return pairs
+}
+
 // A machine that is slower in some pairs does not affect the ratio.
 func TestRatiosAreWithinPairs(t *testing.T) {
 	row := Compare("", "ms", pairsOf(2, 2, 2), "q", Mean, nil)
@@ -192,8 +204,26 @@ func TestVerdicts(t *testing.T) {
 		"nothing was measured":      {Alone("", "", AtMost(1)), NotDecided, notMeasured},
 		"nothing to compare with":   {Compare("", "", pairsOf(many...), "other", Mean, TimesLimit(9)), NotDecided, notMeasured},
 		"the limit's value is zero": {Compare("", "", limitIsZero, "q", Mean, TimesLimit(9)), NotDecided, notMeasured},
-		"once, one pair":            {Once("", "", pairsOf(1), "q", AtMost(2)), Reached, ""},
-		"once, a disturbed pair":    {Once("", "", disturb(pairsOf(1)), "q", AtMost(2)), NotDecided, allDisturbed},
+		"the limit's value is negative": {
+			Compare("", "", unrelated(pairsOf(many...), -1), "q", Mean, TimesLimit(1.1)), NotDecided, notPositive,
+		},
+		"the limit's value is zero in one pair": {
+			Compare("", "", unrelated(pairsOf(many...), 0), "q", Mean, TimesLimit(1.1)), NotDecided, notPositive,
+		},
+		"the limit's value is negative in a disturbed pair": {
+			Compare("", "", append(pairsOf(many...), disturb(unrelated(pairsOf(1), -1))...), "q", Mean, TimesLimit(1.1)), Reached, "",
+		},
+		"the limit's value is negative, goal in a unit": {
+			Compare("", "", unrelated(pairsOf(1, 1, 1, 1, 1), -1), "q", Mean, AtMost(100)), Reached, "",
+		},
+		"growth from a negative value": {
+			Growth("", Series{negative(pairsOf(many...)), "q"}, Series{pairsOf(many...), "q"}, Mean, AtMost(9)), NotDecided, notPositive,
+		},
+		"growth from positive values": {
+			Growth("", Series{pairsOf(many...), "q"}, Series{pairsOf(many...), "q"}, Mean, AtMost(9)), Reached, "",
+		},
+		"once, one pair":         {Once("", "", pairsOf(1), "q", AtMost(2)), Reached, ""},
+		"once, a disturbed pair": {Once("", "", disturb(pairsOf(1)), "q", AtMost(2)), NotDecided, allDisturbed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.row.Verdict != test.want || test.row.Why != test.why {

@@ -19,10 +19,12 @@ type Row struct {
 // a machine that is slower for a while affects both subjects. Pairs without observations
 // of nodegate are skipped; the limit and the ratio are of those pairs that also have
 // observations of the limit, if any. Disturbed pairs do not count. If there are no others,
-// or too few, the row shows what was measured, and is not decided.
+// or too few, the row shows what was measured, and is not decided. The same applies to a
+// ratio if a value of the limit is not positive.
 func Compare(what, unit string, pairs []Pair, quantity string, of Statistic, goal *Goal) Row {
 	counting, disturbed := Undisturbed(pairs)
 	var nodegate, limit, ratio []float64
+	meaningless := false
 	for _, pair := range counting {
 		a, measured := pair.Nodegate.value(quantity, of)
 		b, compared := pair.Limit.value(quantity, of)
@@ -33,12 +35,27 @@ func Compare(what, unit string, pairs []Pair, quantity string, of Statistic, goa
 		if compared {
 			limit = append(limit, b)
 		}
-		if compared && b != 0 {
+		switch {
+		case compared && b > 0:
 			ratio = append(ratio, a/b)
+		case compared:
+			meaningless = true
 		}
 	}
 	row := Row{What: what, Unit: unit, Nodegate: SpreadOf(nodegate), Limit: SpreadOf(limit), Ratio: SpreadOf(ratio), Goal: goal}
-	return row.judged(leastConfidence, disturbed)
+	row = row.judged(leastConfidence, disturbed)
+	if meaningless && goal != nil && goal.Of == OfRatio {
+		return row.undecided(notPositive)
+	}
+	return row
+}
+
+// undecided returns the row as one that is not decided, for this reason if there is no other.
+func (r Row) undecided(why string) Row {
+	if r.Goal != nil && r.Why == "" {
+		r.Verdict, r.Why = NotDecided, why
+	}
+	return r
 }
 
 // Alone returns the row of a quantity of nodegate that is not measured in pairs. All
@@ -71,10 +88,12 @@ type Series struct {
 	Quantity string
 }
 
-// Growth returns the row of the ratio of two series, pair by pair.
+// Growth returns the row of the ratio of two series, pair by pair. It is not decided if a
+// value that counts is to be divided by one that is not positive.
 func Growth(what string, before, after Series, of Statistic, goal *Goal) Row {
 	const growth = ""
 	var pairs []Pair
+	meaningless := false
 	for i := range min(len(before.Pairs), len(after.Pairs)) {
 		earlier, later := before.Pairs[i], after.Pairs[i]
 		pair := Pair{Nodegate: Sample{}, Limit: Sample{}, Disturbed: earlier.Disturbed || later.Disturbed}
@@ -84,13 +103,21 @@ func Growth(what string, before, after Series, of Statistic, goal *Goal) Row {
 		} {
 			a, measuredBefore := samples[0].value(before.Quantity, of)
 			b, measuredAfter := samples[1].value(after.Quantity, of)
-			if measuredBefore && measuredAfter && a != 0 {
+			switch {
+			case !measuredBefore || !measuredAfter:
+			case a > 0:
 				target.Add(growth, b/a)
+			case !pair.Disturbed:
+				meaningless = true
 			}
 		}
 		pairs = append(pairs, pair)
 	}
-	return Compare(what, "", pairs, growth, Mean, goal)
+	row := Compare(what, "", pairs, growth, Mean, goal)
+	if meaningless {
+		return row.undecided(notPositive)
+	}
+	return row
 }
 
 // judged returns the row with its verdict. A quantity that was not measured, or only on a
