@@ -122,7 +122,7 @@ func (e *Env) idleRows(ctx context.Context, nodegate, watching *Subject, c *idli
 	}
 	return []report.Row{
 		row("idle", "% of a core", idleShare, c.goal),
-		report.Once("idle, in all times together, "+c.what, "% of a core", together(pairs), idleShare, c.goal),
+		report.Compare("idle, in all times together, "+c.what, "% of a core", together(pairs), idleShare, report.Mean, nil),
 		row("CPU per report", "ms", idlePerReport, nil),
 		row("allocated", "KiB per s", idleAllocated, nil),
 	}, note, err

@@ -64,6 +64,7 @@ const (
 	notMeasured  = "not measured"
 	allDisturbed = "all rounds were disturbed"
 	tooFewPairs  = "too few pairs"
+	tooFewValues = "too few values"
 	notPositive  = "a value to divide by is not positive"
 )
 

@@ -144,10 +144,10 @@ a bare loop that watches the same pods and all Nodes, and sends one precomputed 
 permissions, client settings and concurrency.
 
 A goal is reached if the whole interval is within it, and not reached if the whole interval is outside. Otherwise this run
-does not decide. Single values (n is 1) are compared as they are. A round in which the machine did something else is
-rejected and repeated; only counts that other work does not affect, such as bytes, include rejected rounds. A separate
-process observes times. Requests are counted in the API server's audit log; everything else comes from the operating
-system, the API server, etcd and Go's runtime.
+does not decide. Less than five values decide nothing, unless they are counts, which are compared as they are. A round in
+which the machine did something else is rejected and repeated; only counts that other work does not affect, such as bytes,
+include rejected rounds. A separate process observes times. Requests are counted in the API server's audit log; everything
+else comes from the operating system, the API server, etcd and Go's runtime.
 `
 
 // page writes the report as Markdown.

@@ -196,12 +196,18 @@ func TestVerdicts(t *testing.T) {
 		"within, interval below":    {Compare("", "", pairsOf(0.9, 0.9, 0.9, 0.9, 0.94), "q", Mean, Within(0.05)), NotReached, ""},
 		"within, below and inside":  {Compare("", "", pairsOf(0.94, 1, 1, 1, 1), "q", Mean, Within(0.05)), NotDecided, ""},
 		"no goal":                   {Alone("", "", nil, 1), "", ""},
-		"one value":                 {Alone("", "", AtMost(1), 1), Reached, ""},
-		"one value above":           {Alone("", "", AtMost(1), 1.1), NotReached, ""},
-		"two values around":         {Alone("", "", AtMost(1), 0.9, 1.1), NotDecided, ""},
-		"negative":                  {Alone("", "", AtMost(1), -3), Reached, ""},
-		"a goal of zero is missed":  {Alone("", "", AtMost(0), 1), NotReached, ""},
+		"one count":                 {Count("", "", AtMost(1), 1), Reached, ""},
+		"one count above":           {Count("", "", AtMost(1), 1.1), NotReached, ""},
+		"two counts around":         {Count("", "", AtMost(1), 0.9, 1.1), NotDecided, ""},
+		"negative":                  {Count("", "", AtMost(1), -3), Reached, ""},
+		"a goal of zero is missed":  {Count("", "", AtMost(0), 1), NotReached, ""},
+		"nothing was counted":       {Count("", "", AtMost(1)), NotDecided, notMeasured},
 		"nothing was measured":      {Alone("", "", AtMost(1)), NotDecided, notMeasured},
+		"one value":                 {Alone("", "", AtMost(1), 0.1), NotDecided, tooFewValues},
+		"one value above":           {Alone("", "", AtMost(1), 9), NotDecided, tooFewValues},
+		"four values":               {Alone("", "", AtMost(1), 0.1, 0.1, 0.1, 0.1), NotDecided, tooFewValues},
+		"five values":               {Alone("", "", AtMost(1), 0.1, 0.2, 0.3, 0.4, 1), Reached, ""},
+		"five values above":         {Alone("", "", AtMost(1), 2, 2, 2, 2, 1.1), NotReached, ""},
 		"nothing to compare with":   {Compare("", "", pairsOf(many...), "other", Mean, TimesLimit(9)), NotDecided, notMeasured},
 		"the limit's value is zero": {Compare("", "", limitIsZero, "q", Mean, TimesLimit(9)), NotDecided, notMeasured},
 		"the limit's value is negative": {
@@ -222,8 +228,6 @@ func TestVerdicts(t *testing.T) {
 		"growth from positive values": {
 			Growth("", Series{pairsOf(many...), "q"}, Series{pairsOf(many...), "q"}, Mean, AtMost(9)), Reached, "",
 		},
-		"once, one pair":         {Once("", "", pairsOf(1), "q", AtMost(2)), Reached, ""},
-		"once, a disturbed pair": {Once("", "", disturb(pairsOf(1)), "q", AtMost(2)), NotDecided, allDisturbed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.row.Verdict != test.want || test.row.Why != test.why {
@@ -292,9 +296,9 @@ func sample() *Report {
 				Compare("p50", "ms", pairsOf(2, 2, 2, 2, 2, 2), "q", Mean, TimesLimit(1.15)),
 				Compare("p99", "ms", pairsOf(1, 1.1, 1.2, 1.3, 1.4, 1.5), "q", Mean, TimesLimit(1.2)),
 				Compare("instructions", "", pairsOf(1), "unavailable", Mean, nil),
-				Alone("writes", "", AtMost(1), 1),
+				Count("writes", "", AtMost(1), 1),
 			}, Notes: []string{"A note."}, Took: "1m30s", Rounds: &Rounds{4, []string{"other processes used 12 % of the CPU time"}}},
-			{ID: "P2", Title: "Others", Rows: []Row{Alone("time", "ms", AtMost(0.6), 0.5)}, Took: "0s"},
+			{ID: "P2", Title: "Others", Rows: []Row{Alone("time", "ms", AtMost(0.6), 0.5, 0.5, 0.5, 0.5, 0.5)}, Took: "0s"},
 		},
 	}
 }

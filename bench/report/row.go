@@ -58,18 +58,20 @@ func (r Row) undecided(why string) Row {
 	return r
 }
 
-// Alone returns the row of a quantity of nodegate that is not measured in pairs. All
-// values are compared with the goal, even if it is only one.
+// Alone returns the row of a quantity of nodegate that is not measured in pairs. Too few
+// values decide nothing, because they may be noise.
 func Alone(what, unit string, goal *Goal, values ...float64) Row {
-	return Row{What: what, Unit: unit, Nodegate: SpreadOf(values), Goal: goal}.judged(0, false)
+	row := Row{What: what, Unit: unit, Nodegate: SpreadOf(values), Goal: goal}.judged(leastConfidence, false)
+	if row.Why == tooFewPairs {
+		row.Why = tooFewValues
+	}
+	return row
 }
 
-// Once returns the row of a quantity of nodegate with one value per pair, all of which are
-// compared with the goal. Unlike Compare, it does not require a number of pairs.
-func Once(what, unit string, pairs []Pair, quantity string, goal *Goal) Row {
-	row := Compare(what, unit, pairs, quantity, Mean, goal)
-	_, disturbed := Undisturbed(pairs)
-	return row.judged(0, disturbed)
+// Count returns the row of a quantity of nodegate that is counted exactly. All values are
+// compared with the goal, even if it is only one.
+func Count(what, unit string, goal *Goal, values ...float64) Row {
+	return Row{What: what, Unit: unit, Nodegate: SpreadOf(values), Goal: goal}.judged(0, false)
 }
 
 // Total returns the row of a number that is counted in all pairs together.
