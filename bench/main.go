@@ -168,7 +168,7 @@ func measure(ctx context.Context, o *options, figures []figure.Figure) (err erro
 	if r.Versions, err = meter.Versions(ctx, env.Cluster); err != nil {
 		return err
 	}
-	r.Cuts = env.Observer.Interruptions()
+	r.Cuts = env.Cuts()
 	r.LoadAfter, r.Took = meter.Load(), time.Since(began).Round(time.Second).String()
 	r.Table(os.Stdout)
 	env.Say("took %s: %s", r.Took, r.Times())

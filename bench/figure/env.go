@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/nodegate/nodegate/bench/driver"
@@ -113,7 +114,15 @@ type Env struct {
 	paced  []report.Pair
 	// referee rejects disturbed rounds.
 	referee referee
+	// limitCuts is how often the API server has ended a watch of the limit.
+	limitCuts atomic.Int64
 }
+
+// interrupted counts an interruption of the limit.
+func (e *Env) interrupted() { e.limitCuts.Add(1) }
+
+// Cuts returns how often the API server has ended a watch of the limit or the observer.
+func (e *Env) Cuts() int { return int(e.limitCuts.Load()) + e.Observer.Interruptions() }
 
 // username is the user name of nodegate and of the limit.
 const username = "system:serviceaccount:nodegate-system:nodegate"
@@ -149,6 +158,7 @@ func New(ctx context.Context, sizes Sizes, progress io.Writer) (_ *Env, err erro
 		return nil, err
 	}
 	e.OnClose(e.Observer.Stop)
+	e.referee.cuts = e.Cuts
 	e.Fleet, err = e.Driver.NewFleet(ctx)
 	return e, err
 }

@@ -77,16 +77,17 @@ func (e *Env) coldStart(ctx context.Context) (_ report.Sample, err error) {
 	if err != nil {
 		return nil, err
 	}
-	nodegate, err := testbed.StartController(ctx, e.Cluster, e.Installation)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, nodegate.Stop()) }()
-	if err := e.awaitCounted(ctx, len(e.Fleet.Nodes())); err != nil {
-		return nil, err
-	}
-	verified := time.Now()
-	if err := e.Observer.AwaitSeen(ctx, observer.Open, readyMeanwhile); err != nil {
+	var nodegate *testbed.Controller
+	defer func() {
+		if nodegate != nil {
+			err = errors.Join(err, nodegate.Stop())
+		}
+	}()
+	var verified time.Time
+	if err := e.referee.turn(func() (err error) {
+		nodegate, verified, err = e.startUntilVerified(ctx)
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	if err := await.Pause(ctx, afterwards); err != nil {
@@ -101,6 +102,19 @@ func (e *Env) coldStart(ctx context.Context) (_ report.Sample, err error) {
 		"all nodes verified":     since(verified),
 		"needless writes":        {float64(meter.Count(sent, meter.NodePatch) - readyMeanwhile)},
 	}, err
+}
+
+// startUntilVerified starts nodegate, which must be stopped if it is not nil. It returns when
+// all nodes are verified, and when that was.
+func (e *Env) startUntilVerified(ctx context.Context) (nodegate *testbed.Controller, verified time.Time, err error) {
+	if nodegate, err = testbed.StartController(ctx, e.Cluster, e.Installation); err != nil {
+		return nil, verified, err
+	}
+	if err := e.awaitCounted(ctx, len(e.Fleet.Nodes())); err != nil {
+		return nodegate, verified, err
+	}
+	verified = time.Now()
+	return nodegate, verified, e.Observer.AwaitSeen(ctx, observer.Open, readyMeanwhile)
 }
 
 // reportWithout closes some nodes, makes their daemons ready, and removes the gate's

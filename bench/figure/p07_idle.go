@@ -63,13 +63,13 @@ func measureIdle(ctx context.Context, e *Env) (r report.Result, err error) {
 		return r, err
 	}
 	defer func() { err = errors.Join(err, nodegate.Stop()) }()
-	watching, metrics, err := limit.Start(ctx, e.Cluster, e.limitConfig, limit.Watches)
+	watching, err := limit.Start(ctx, e.Cluster, e.limitConfig, limit.Watches, e.interrupted)
 	if err != nil {
 		return r, err
 	}
-	defer func() { err = errors.Join(err, watching.Stop(watching.Drain)) }()
+	defer func() { err = errors.Join(err, watching.Stop()) }()
 	a := &Subject{Name: nodegateName, PID: nodegate.PID(), Metrics: nodegate.Metrics}
-	b := &Subject{Name: limitName, PID: watching.PID(), Metrics: metrics}
+	b := &Subject{Name: limitName, PID: watching.PID(), Metrics: watching.Metrics}
 	// The gate is Ready since before, but nodegate still evaluates all nodes once.
 	if err := errors.Join(e.AwaitQuiet(ctx, a), e.AwaitQuiet(ctx, b)); err != nil {
 		return r, err

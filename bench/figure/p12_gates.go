@@ -204,8 +204,12 @@ func (f *flips) pairs(ctx context.Context, e *Env) ([]report.Pair, error) {
 		sample, at := report.Sample{}, map[corev1.NodeConditionType]time.Time{}
 		for _, what := range []flipped{unread, damped, closes} {
 			at[what.condition()] = time.Now()
-			cpu, writes, err := f.turn(ctx, n*f.flips, at)
-			if err != nil {
+			var cpu time.Duration
+			var writes float64
+			if err := e.referee.turn(func() (err error) {
+				cpu, writes, err = f.turn(ctx, n*f.flips, at)
+				return err
+			}); err != nil {
 				return nil, err
 			}
 			sample.Add(what.cpu(), milliseconds(cpu)/float64(f.flips))

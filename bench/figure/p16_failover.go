@@ -94,20 +94,11 @@ func (e *Env) failOver(ctx context.Context, leader *testbed.Controller, kill boo
 	if err != nil {
 		return 0, successor, errors.Join(err, leader.Stop())
 	}
-	e.Observer.Reset()
-	var reports errgroup.Group
-	reports.Go(func() error { return e.Fleet.Pace(ctx, e.Fleet.Nodes()[:nodes], failoverRate, true) })
-	err = e.Observer.AwaitSeen(ctx, observer.Open, nodes/4)
-	if kill {
-		leader.Kill()
-	} else {
-		err = errors.Join(err, leader.Stop())
-	}
-	if err = errors.Join(err, reports.Wait()); err != nil {
+	if err := e.referee.turn(func() error { return e.endLeader(ctx, leader, kill, nodes) }); err != nil {
 		return 0, successor, err
 	}
 	// A request is logged after its response, which may be after its effect is observed.
-	if err := errors.Join(e.Observer.AwaitSeen(ctx, observer.Open, nodes), e.AwaitQuiet(ctx, nil)); err != nil {
+	if err := e.AwaitQuiet(ctx, nil); err != nil {
 		return 0, successor, err
 	}
 	requests, err := e.Audit.Since(mark)
@@ -116,6 +107,23 @@ func (e *Env) failOver(ctx context.Context, leader *testbed.Controller, kill boo
 	}
 	gap, err = longestGap(requests, nodes)
 	return gap, successor, err
+}
+
+// endLeader ends the leader while nodes become ready, and returns when all are open.
+func (e *Env) endLeader(ctx context.Context, leader *testbed.Controller, kill bool, nodes int) error {
+	e.Observer.Reset()
+	var reports errgroup.Group
+	reports.Go(func() error { return e.Fleet.Pace(ctx, e.Fleet.Nodes()[:nodes], failoverRate, true) })
+	err := e.Observer.AwaitSeen(ctx, observer.Open, nodes/4)
+	if kill {
+		leader.Kill()
+	} else {
+		err = errors.Join(err, leader.Stop())
+	}
+	if err := errors.Join(err, reports.Wait()); err != nil {
+		return err
+	}
+	return e.Observer.AwaitSeen(ctx, observer.Open, nodes)
 }
 
 // longestGap returns the longest time between two successive PATCHes of nodes. There must

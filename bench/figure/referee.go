@@ -23,7 +23,10 @@ const (
 // A referee rejects rounds in which the machine did something else, and has them repeated.
 type referee struct {
 	usage func() (meter.Usage, error)
-	say   func(format string, arguments ...any)
+	// cuts returns how often the API server has ended a watch of the benchmark. It may be
+	// nil, which means never.
+	cuts func() int
+	say  func(format string, arguments ...any)
 	// spare is the time that repeated rounds may take in the rest of the run.
 	spare time.Duration
 
@@ -31,8 +34,10 @@ type referee struct {
 	reason string        // for rejecting the current round, or ""
 }
 
-// turn measures a turn of the current round.
+// turn measures a turn of the current round. Waiting should not be part of it: on an idle
+// machine, it hides what disturbs the rest.
 func (r *referee) turn(measure func() error) error {
+	cuts := r.watchesCut()
 	before, err := r.usage()
 	if err != nil {
 		return err
@@ -44,15 +49,25 @@ func (r *referee) turn(measure func() error) error {
 	if err != nil {
 		return err
 	}
-	if reason := rejection(after.Since(before)); reason != "" {
+	if reason := rejection(after.Since(before), r.watchesCut()-cuts); reason != "" {
 		r.reason = reason
 	}
 	return nil
 }
 
-// rejection returns why a disturbed turn does not count, or "".
-func rejection(d meter.Disturbance) string {
+func (r *referee) watchesCut() int {
+	if r.cuts == nil {
+		return 0
+	}
+	return r.cuts()
+}
+
+// rejection returns why a turn does not count that was disturbed, or in which watches were
+// ended a number of times, or "".
+func rejection(d meter.Disturbance, cuts int) string {
 	switch {
+	case cuts > 0:
+		return fmt.Sprintf("the API server ended a watch of the limit or the observer %d times", cuts)
 	case d.Throttled > 0:
 		return fmt.Sprintf("the benchmark was throttled %d times", d.Throttled)
 	case d.Others+d.Stolen > disturbedShare:
@@ -118,14 +133,10 @@ func (r *referee) pairs(count int, round func(n int) ([]report.Pair, error)) (al
 	return all, err
 }
 
-// alone measures rounds that consist of one turn of nodegate.
-func (r *referee) alone(count int, turn func(n int) (report.Sample, error)) ([]report.Pair, error) {
-	return r.pairs(count, func(n int) (pairs []report.Pair, err error) {
-		err = r.turn(func() error {
-			sample, err := turn(n)
-			pairs = []report.Pair{{Nodegate: sample}}
-			return err
-		})
-		return pairs, err
+// alone measures rounds of nodegate alone. A round calls r.turn with what is measured in it.
+func (r *referee) alone(count int, round func(n int) (report.Sample, error)) ([]report.Pair, error) {
+	return r.pairs(count, func(n int) ([]report.Pair, error) {
+		sample, err := round(n)
+		return []report.Pair{{Nodegate: sample}}, err
 	})
 }

@@ -130,9 +130,54 @@ func TestReasons(t *testing.T) {
 		"the benchmark was throttled 2 times": {Throttled: 2},
 		"other processes used 12 % of the CPU time, and other virtual machines 3 %": {Others: 0.12, Stolen: 0.03},
 	} {
-		if got := rejection(d); got != want {
+		if got := rejection(d, 0); got != want {
 			t.Errorf("%+v: %q, want %q", d, got, want)
 		}
+	}
+}
+
+// A round in which the API server ends a watch is rejected and repeated.
+func TestRoundsWithEndedWatches(t *testing.T) {
+	r, cuts := refereeOf(time.Hour, calm, calm, calm), 3 // earlier ones do not matter
+	r.cuts = func() int { return cuts }
+	pairs, err := r.alone(2, func(n int) (report.Sample, error) {
+		return nil, r.turn(func() error {
+			if n == 1 {
+				cuts += 2
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]report.Pair{{}, {Disturbed: true}, {}}, pairs); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	want := &report.Rounds{Measured: 3, Rejections: []string{"the API server ended a watch of the limit or the observer 2 times"}}
+	if diff := cmp.Diff(want, r.take()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// Only what is measured in a round is a turn: waiting before and after it would hide what
+// disturbs it.
+func TestWaitingIsNotPartOfATurn(t *testing.T) {
+	r := refereeOf(0)
+	began := time.Now()
+	now := meter.Usage{At: began, CPUs: 2}
+	r.usage = func() (meter.Usage, error) { return now, nil }
+	wait := func(seconds, idle time.Duration) {
+		now.At, now.Idle = now.At.Add(seconds*time.Second), now.Idle+2*idle*time.Second
+	}
+	pairs, err := r.alone(1, func(int) (report.Sample, error) {
+		wait(90, 90)
+		err := r.turn(func() error { wait(10, 9); return nil }) // other processes use a tenth
+		wait(90, 90)
+		return nil, err
+	})
+	if err != nil || len(pairs) != 1 || !pairs[0].Disturbed {
+		t.Errorf("%v, %v; want a disturbed round", pairs, err)
 	}
 }
 
@@ -140,7 +185,7 @@ func TestReasons(t *testing.T) {
 func TestFailedTurn(t *testing.T) {
 	r := refereeOf(0, calm, calm)
 	broken := errors.New("broken")
-	_, err := r.alone(2, func(int) (report.Sample, error) { return nil, broken })
+	_, err := r.alone(2, func(int) (report.Sample, error) { return nil, r.turn(func() error { return broken }) })
 	if !errors.Is(err, broken) {
 		t.Errorf("%v, want the turn's error", err)
 	}
@@ -149,7 +194,8 @@ func TestFailedTurn(t *testing.T) {
 // Pairs of disturbed rounds remain, and are marked.
 func TestPairsOfRounds(t *testing.T) {
 	r := refereeOf(time.Hour, busyMachine, calm, calm)
-	pairs, err := r.alone(2, func(n int) (report.Sample, error) { return report.Sample{"n": {float64(n)}}, nil })
+	nothing := func() error { return nil }
+	pairs, err := r.alone(2, func(n int) (report.Sample, error) { return report.Sample{"n": {float64(n)}}, r.turn(nothing) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,7 +335,8 @@ func TestRefereeSays(t *testing.T) {
 	e := &Env{progress: &said, began: time.Now()}
 	r := refereeOf(0, busyMachine)
 	r.say = e.Say
-	if _, err := r.alone(1, func(int) (report.Sample, error) { return nil, nil }); err != nil {
+	nothing := func() error { return nil }
+	if _, err := r.alone(1, func(int) (report.Sample, error) { return nil, r.turn(nothing) }); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"round 1 of 1", "rejected: other processes used 30 %"} {

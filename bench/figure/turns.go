@@ -121,11 +121,11 @@ func (e *Env) replace(ctx context.Context, before *Subject, name string, p *Plan
 	}
 	var subject *Subject
 	if name == limitName {
-		process, metrics, err := limit.Start(ctx, e.Cluster, e.limitConfig, p.Direction)
+		process, err := limit.Start(ctx, e.Cluster, e.limitConfig, p.Direction, e.interrupted)
 		if err != nil {
 			return nil, err
 		}
-		subject = &Subject{name, process.PID(), metrics, func() error { return process.Stop(process.Drain) }}
+		subject = &Subject{name, process.PID(), process.Metrics, process.Stop}
 	} else {
 		controller, err := e.StartNodegate(ctx, openMetrics)
 		if err != nil {

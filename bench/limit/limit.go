@@ -16,6 +16,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -51,17 +52,39 @@ const (
 	Watches Direction = "watches"
 )
 
-// Start starts the limit as a separate process. It returns the address that serves the
-// process's metrics, which are those of Go's runtime.
-func Start(ctx context.Context, c *testcluster.Cluster, kubeconfig string, direction Direction) (_ *child.Process, metrics string, err error) {
+// A Process is the parent's handle of the limit's process.
+type Process struct {
+	*child.Process
+	// Metrics is the address that serves the process's metrics, which are those of Go's
+	// runtime.
+	Metrics string
+
+	ended chan struct{}
+}
+
+// Start starts the limit as a separate process. It calls interrupted when the API server has
+// ended a watch of the limit.
+func Start(ctx context.Context, c *testcluster.Cluster, kubeconfig string, direction Direction, interrupted func()) (*Process, error) {
 	process, err := child.Start(ctx, c, Program, kubeconfig, string(direction))
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	if !process.Lines.Scan() {
-		return nil, "", errors.Join(errors.New("starting the limit: it has no metrics"), process.Stop(process.Drain))
+		return nil, errors.Join(errors.New("starting the limit: it has no metrics"), process.Stop(process.Drain))
 	}
-	return process, process.Lines.Text(), nil
+	p := &Process{Process: process, Metrics: process.Lines.Text(), ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		for process.Lines.Scan() { // each line is an interruption
+			interrupted()
+		}
+	}()
+	return p, nil
+}
+
+// Stop stops the limit.
+func (p *Process) Stop() error {
+	return p.Process.Stop(func() { <-p.ended })
 }
 
 // The bodies of the patches. They may be constants because the benchmark's nodes have no
@@ -86,8 +109,15 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 	pods := cache.NewFilteredListWatchFromClient(client.CoreV1().RESTClient(), "pods", fixture.Namespace, func(o *metav1.ListOptions) {
 		o.LabelSelector = "app=" + fixture.Daemon
 	})
+	var started atomic.Bool // the first lines are others
+	interrupted := func() {
+		if started.Load() {
+			fmt.Println("interrupted")
+		}
+	}
 	was, events := map[string]bool{}, make(chan watch.Event)
 	daemons := &sink{
+		interrupted: interrupted,
 		existing: func(objects []any) {
 			for _, o := range objects {
 				pod := o.(*corev1.Pod)
@@ -105,7 +135,7 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 		return fmt.Errorf("following pods: %w", err)
 	}
 	all := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "nodes", "", fields.Everything())
-	if err := (&sink{}).start(ctx, all, &corev1.Node{}); err != nil {
+	if err := (&sink{interrupted: interrupted}).start(ctx, all, &corev1.Node{}); err != nil {
 		return fmt.Errorf("following nodes: %w", err)
 	}
 	changes := make(chan change, 1024)
@@ -123,6 +153,7 @@ func Run(ctx context.Context, kubeconfig string, direction Direction) error {
 		return err
 	}
 	defer stop()
+	started.Store(true)
 	return follow(ctx, was, events, direction, changes)
 }
 

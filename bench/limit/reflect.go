@@ -6,6 +6,7 @@ import (
 	"context"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -17,6 +18,8 @@ type sink struct {
 	// functions drop them.
 	existing func(objects []any)
 	event    func(watch.EventType, runtime.Object)
+	// interrupted is called when the watch is resumed because the API server has ended it.
+	interrupted func()
 
 	synced chan struct{}
 	once   sync.Once
@@ -27,6 +30,7 @@ type sink struct {
 // objects. It returns when the existing objects have been received.
 func (s *sink) start(ctx context.Context, source *cache.ListWatch, example runtime.Object) error {
 	s.synced = make(chan struct{})
+	source = s.counted(source)
 	options := cache.ReflectorOptions{MinWatchTimeout: wholeRun}
 	go cache.NewReflectorWithOptions(source, example, s, options).RunWithContext(ctx)
 	select {
@@ -35,6 +39,20 @@ func (s *sink) start(ctx context.Context, source *cache.ListWatch, example runti
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// counted returns a source that reports each watch but the first.
+func (s *sink) counted(source *cache.ListWatch) *cache.ListWatch {
+	resumed := false
+	counted := *source
+	counted.WatchFuncWithContext = func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		if resumed && ctx.Err() == nil {
+			s.interrupted()
+		}
+		resumed = true
+		return source.WatchWithContext(ctx, o)
+	}
+	return &counted
 }
 
 // Replace receives the existing objects, at first and after the API server has forgotten

@@ -50,7 +50,8 @@ type Report struct {
 	LoadAfter  string `json:"loadAfter"`
 	// Versions are the versions of the components.
 	Versions string `json:"versions"`
-	// Cuts is the number of times that the API server ended a watch of the observer.
+	// Cuts is the number of times that the API server ended a watch of the limit or of the
+	// observer.
 	Cuts int `json:"cuts"`
 	// Took is the duration of the whole run.
 	Took    string   `json:"took"`
@@ -144,10 +145,15 @@ a bare loop that watches the same pods and all Nodes, and sends one precomputed 
 permissions, client settings and concurrency.
 
 A goal is reached if the whole interval is within it, and not reached if the whole interval is outside. Otherwise this run
-does not decide. Less than five values decide nothing, unless they are counts, which are compared as they are. A round in
-which the machine did something else is rejected and repeated; only counts that other work does not affect, such as bytes,
-include rejected rounds. A separate process observes times. Requests are counted in the API server's audit log; everything
-else comes from the operating system, the API server, etcd and Go's runtime.
+does not decide. Less than five values decide nothing, unless they are counts, which are compared as they are. A separate
+process observes times. Requests are counted in the API server's audit log; everything else comes from the operating
+system, the API server, etcd and Go's runtime.
+`
+
+// rejection explains the numbers of rejected rounds.
+const rejection = `In the following figures, a round in which the machine did something else, or in which the API server ended a watch of the
+limit or the observer, is rejected and repeated. Only counts that other work does not affect, such as bytes, include
+rejected rounds.
 `
 
 // page writes the report as Markdown.
@@ -158,13 +164,13 @@ func (r *Report) page(out io.Writer) {
 		fmt.Fprint(out, "\nThis was a quick run with few rounds and small fleets. It checks that the figures can be measured; the values are not meaningful.\n")
 	}
 	if r.Cuts > 0 {
-		fmt.Fprintf(out, "\nThe machine was too busy: the API server ended a watch of the observer %d times, so some changes were observed late.\n", r.Cuts)
+		fmt.Fprintf(out, "\nThe machine was too busy: the API server ended a watch of the limit or the observer %d times, so some changes were observed late.\n", r.Cuts)
 	}
 	fmt.Fprintf(out, "\n%s\n", introduction)
 	r.Table(out)
 	r.verdicts(out)
 	if rejected := r.Rejected(); rejected != "" {
-		fmt.Fprintf(out, "\nRejected rounds, of all: %s.\n", rejected)
+		fmt.Fprintf(out, "\n%s\nRejected rounds, of all: %s.\n", rejection, rejected)
 	}
 	fmt.Fprintf(out, "\nDuration of each figure: %s.\n", r.Times())
 	for _, result := range r.Results {

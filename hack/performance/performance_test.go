@@ -137,6 +137,17 @@ func testFill(t *testing.T, from run) {
 	}
 }
 
+// The page says if watches were ended, which delays observations.
+func TestEndedWatches(t *testing.T) {
+	r := aRun()
+	if text := whereText(r); strings.Contains(text, "ended a watch") {
+		t.Error(text)
+	}
+	if r.Cuts = 2; !strings.Contains(whereText(r), "ended a watch of the limit or the observer 2 times") {
+		t.Error(whereText(r))
+	}
+}
+
 // Without a run, the page says so. Results that were written before intervals were
 // computed have minimum and maximum.
 func TestOtherResults(t *testing.T) {
