@@ -107,14 +107,20 @@ func (l *largeFleet) joining() (*corev1.Node, int) {
 	i := l.nodes + l.joined
 	l.joined++
 	node := l.Node(i)
+	closeAll(node)
+	return node, i
+}
+
+// closeAll closes all gates of a node, as the API server does when a kubelet creates it.
+func closeAll(node *corev1.Node) {
 	for _, name := range steady.GateNames {
 		taint := corev1.Taint{Key: "bench.nodegate.dev/" + name, Effect: corev1.TaintEffectNoSchedule}
 		node.Spec.Taints = append(node.Spec.Taints, taint)
 		node.Annotations[v1alpha1.RecordAnnotationPrefix+name] = gate.Record{
 			State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Taint: taint.ToString(), Source: v1alpha1.SourceCRD,
+			Boot: node.Status.NodeInfo.BootID,
 		}.String()
 	}
-	return node, i
 }
 
 // putPods creates or updates the daemons' pods on a node.

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/bench/figure"
 	"github.com/nodegate/nodegate/bench/meter"
 	"github.com/nodegate/nodegate/bench/report"
@@ -167,6 +168,10 @@ func (s *scale) measureEdit(ctx context.Context, l *largeFleet, leader *testbed.
 	if err := unstructured.SetNestedField(gate.Object, budget, "spec", "budget", "maxReclosed"); err != nil {
 		return fmt.Errorf("changing a gate: %w", err)
 	}
+	before, err := testbed.GetGate(ctx, l.Applier, gate.GetName())
+	if err != nil {
+		return err
+	}
 	if _, err := awaitIdle(ctx, leader.PID()); err != nil {
 		return err
 	}
@@ -176,11 +181,28 @@ func (s *scale) measureEdit(ctx context.Context, l *largeFleet, leader *testbed.
 		if err := l.Applier.Apply(ctx, gate); err != nil {
 			return err
 		}
-		busy, err = awaitIdle(ctx, leader.PID())
-		return err
+		if busy, err = awaitIdle(ctx, leader.PID()); err != nil {
+			return err
+		}
+		return await.Until(ctx, "nodegate to observe the edit", func(ctx context.Context) error {
+			after, err := testbed.GetGate(ctx, l.Applier, gate.GetName())
+			if err != nil {
+				return err
+			}
+			return observedEdit(after, before.Generation)
+		})
 	})
 	s.edit, s.edited = used, max(0, busy.Sub(began))
 	return err
+}
+
+// observedEdit returns an error unless a gate has been edited since it had a generation, and
+// nodegate has reconciled the edit.
+func observedEdit(gate *v1alpha1.NodeGate, before int64) error {
+	if gate.Generation == before || gate.Status.ObservedGeneration != gate.Generation {
+		return fmt.Errorf("gate %s has generation %d, before %d, and its status is of %d", gate.Name, gate.Generation, before, gate.Status.ObservedGeneration)
+	}
+	return nil
 }
 
 // measureJoins lets nodes join, one after the other, whose daemons become ready after a
