@@ -42,14 +42,14 @@ func TestBusyRows(t *testing.T) {
 			for _, row := range busyRows(load.pairs) {
 				rows[row.What] = row
 			}
-			times, starved := rows["p99 while "+load.busy+" ÷ p99 without load"], rows["starved nodes while "+load.busy]
+			times, starved := rows["slowest of a turn while "+load.busy+" ÷ slowest of a turn without load"], rows["starved nodes while "+load.busy]
 			if times.Nodegate.Median != c.times || starved.Nodegate.Median != c.starved {
 				t.Errorf("%s while %s: %v times as slow, %v starved, want %v and %v", name, load.busy, times.Nodegate.Median, starved.Nodegate.Median, c.times, c.starved)
 			}
 			if c.fast != (times.Nodegate.Median <= 2) || (starved.Verdict == report.Reached) != c.fed {
 				t.Errorf("%s while %s: the goals are %s and %s", name, load.busy, times.Verdict, starved.Verdict)
 			}
-			if limit := rows["p99 while nodes report ÷ p99 without load"].Limit; limit == nil || limit.Median != 2 {
+			if limit := rows["slowest of a turn while nodes report ÷ slowest of a turn without load"].Limit; limit == nil || limit.Median != 2 {
 				t.Errorf("%s while %s: the limit is %v times as slow while nodes report, want 2", name, load.busy, limit)
 			}
 			if r := rows["starved nodes while "+load.other]; r.Verdict != report.Reached {

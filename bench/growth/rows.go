@@ -59,7 +59,7 @@ var scaleQuantities = []scaleQuantity{
 		what: "nodegate's CPU for the start, per node with four pods", unit: "µs", of: one(startPerNode),
 		growth: "CPU for the start per node", per: startPerNode,
 	},
-	{what: "peak memory", unit: "MiB", of: one(func(s *scale) float64 { return s.peak })},
+	{what: "peak memory of the start", unit: "MiB", of: one(func(s *scale) float64 { return s.peak })},
 	{what: "memory after the start", unit: "MiB", of: one(func(s *scale) float64 { return s.memory })},
 	{what: "CPU while nodes report every 5 minutes", unit: "% of a core", of: one(func(s *scale) float64 { return s.idle })},
 	{

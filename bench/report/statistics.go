@@ -67,6 +67,10 @@ func Percentile(p int) Statistic {
 	}
 }
 
+// Slowest returns the maximum. It replaces high percentiles of fewer than a hundred
+// observations, which are the maximum as well.
+func Slowest(observations []float64) float64 { return slices.Max(observations) }
+
 // Mean returns the arithmetic mean.
 func Mean(observations []float64) float64 {
 	var total float64
