@@ -9,11 +9,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
+	yamlv2 "go.yaml.in/yaml/v2"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
@@ -106,7 +109,7 @@ func (d document) isOther() bool {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
-	if err := yaml.Unmarshal(d.text, &kind); err != nil || kind.APIVersion == "" || kind.Kind == "" {
+	if err := yaml.Unmarshal(d.text, &kind); err != nil || d.complete() != nil || kind.APIVersion == "" || kind.Kind == "" {
 		return false
 	}
 	group, _, _ := strings.Cut(kind.APIVersion, "/")
@@ -189,19 +192,19 @@ func (f file) declarations() ([]declaration, error) {
 	return all, errors.Join(errs...)
 }
 
-// document is one YAML document of a file. Its text is preceded by as many empty lines as
-// there are lines before it in the file, so that errors have the line numbers of the file.
+// document is one YAML or JSON document of a file. Its text is preceded by as many empty lines
+// as there are lines before it in the file, so that errors have the line numbers of the file.
 type document struct {
 	text  []byte
 	where string
 }
 
-// documents splits the file at lines that start with "---". It omits documents that are
-// empty or contain only comments.
+// documents splits the file after the JSON objects with which it starts, and at lines that
+// start with "---" or "...". It omits documents that are empty or contain only comments.
 func (f file) documents() []document {
-	var all []document
-	var text bytes.Buffer
-	first, number := 0, 0 // the first line with content, and the current line
+	all, length := f.objects()
+	first, number := 0, bytes.Count(f.content[:length], []byte("\n")) // the first line with content, and the current line
+	text := bytes.NewBufferString(strings.Repeat("\n", number))
 	end := func() {
 		if first > 0 {
 			all = append(all, document{text: bytes.Clone(text.Bytes()), where: fmt.Sprintf("%s:%d", f.name, first)})
@@ -210,10 +213,10 @@ func (f file) documents() []document {
 		text.WriteString(strings.Repeat("\n", number))
 		first = 0
 	}
-	for line := range strings.Lines(string(f.content)) {
-		if rest, dashes := strings.CutPrefix(line, "---"); dashes && (rest == "" || strings.ContainsAny(rest[:1], " \t\r\n")) {
+	for line := range strings.Lines(string(f.content[length:])) {
+		if separator.MatchString(line) {
 			end()
-			line = "   " + rest // a document may start on the same line
+			line = "   " + line[3:] // a document may start on the same line
 		}
 		number++
 		if content := strings.TrimSpace(line); first == 0 && content != "" && !strings.HasPrefix(content, "#") {
@@ -225,12 +228,53 @@ func (f file) documents() []document {
 	return all
 }
 
+// separator matches lines that start or end a YAML document.
+var separator = regexp.MustCompile(`^(---|\.\.\.)(\s|$)`)
+
+// objects returns the JSON objects with which the file starts, and their length. JSON objects
+// need no separator: jq, for example, writes them one after the other.
+func (f file) objects() (all []document, length int) {
+	if !bytes.HasPrefix(bytes.TrimSpace(f.content), []byte("{")) {
+		return nil, 0
+	}
+	lines := 0
+	for decoder := json.NewDecoder(bytes.NewReader(f.content)); ; {
+		var object json.RawMessage
+		if err := decoder.Decode(&object); err != nil {
+			return all, length // the rest is not JSON
+		}
+		end := int(decoder.InputOffset())
+		lines += bytes.Count(f.content[length:end-len(object)], []byte("\n"))
+		text := append(bytes.Repeat([]byte("\n"), lines), object...)
+		all = append(all, document{text: text, where: fmt.Sprintf("%s:%d", f.name, lines+1)})
+		lines += bytes.Count(object, []byte("\n"))
+		length = end
+	}
+}
+
+// complete returns an error if the text contains more than one document. Parsers of YAML ignore
+// what follows a document.
+func (d document) complete() error {
+	decoder := yamlv2.NewDecoder(bytes.NewReader(d.text))
+	var first, next any
+	if decoder.Decode(&first) != nil {
+		return nil // crd.Decode returns the errors of an invalid document
+	}
+	if err := decoder.Decode(&next); !errors.Is(err, io.EOF) {
+		return errors.New("other text follows the document that starts here; write --- between documents")
+	}
+	return nil
+}
+
 // declarations returns the declarations in a document: a gate, or a list of gates.
 func (d document) declarations() ([]declaration, error) {
 	var list struct {
 		APIVersion string             `json:"apiVersion"`
 		Kind       string             `json:"kind"`
 		Items      *[]json.RawMessage `json:"items"`
+	}
+	if err := d.complete(); err != nil {
+		return nil, fmt.Errorf("%s: %w", d.where, err)
 	}
 	err := yaml.Unmarshal(d.text, &list)
 	isList := list.APIVersion == "v1" && list.Kind == "List" ||

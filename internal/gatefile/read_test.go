@@ -26,6 +26,16 @@ func one(name, taint string) string {
 	return "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGate, metadata: {name: " + name + "}, spec: " + spec(taint) + "}\n"
 }
 
+// object returns YAML as JSON, in one line.
+func object(t *testing.T, text string) string {
+	t.Helper()
+	data, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
 // directory returns a new directory with these files.
 func directory(t *testing.T, files map[string]string) string {
 	t.Helper()
@@ -56,6 +66,10 @@ func TestGates(t *testing.T) {
 		"empty documents and comments":  {map[string]string{"x.yaml": "# gates\n---\n---\n" + a + "---\n# the end\n---"}, "a"},
 		"carriage returns":              {map[string]string{"x.yaml": strings.ReplaceAll(a+"---\n"+b, "\n", "\r\n")}, "a b"},
 		"a separator within a text":     {map[string]string{"x.yaml": strings.TrimSuffix(a, "}\n") + ", status: {conditions: [{message: '---x'}]}}"}, "a"},
+		"documents that end":            {map[string]string{"x.yaml": a + "...\n" + b + "... # of b\n---\n" + c + "...\n"}, "a b c"},
+		"JSON objects, one a line":      {map[string]string{"x.json": object(t, a) + "\n" + object(t, b) + "\n\n" + object(t, c)}, "a b c"},
+		"JSON objects in one line":      {map[string]string{"x.json": object(t, a) + object(t, b) + " " + object(t, c)}, "a b c"},
+		"JSON objects, and YAML":        {map[string]string{"x.yaml": object(t, a) + " # a\n---\n# b\n" + object(t, b) + "\n---\n" + c}, "a b c"},
 		"a list, as kubectl prints it":  {map[string]string{"x.json": "{apiVersion: v1, kind: List, items: [" + a + "," + b + "]}"}, "a b"},
 		"a list of the kind":            {map[string]string{"x.yaml": "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList, metadata: {}, items: [" + a + "]}"}, "a"},
 		"no gates":                      {map[string]string{"x.yaml": noGates}, ""},
@@ -96,7 +110,14 @@ func TestGatesRefuses(t *testing.T) {
 		"a good and a bad one": {map[string]string{"good.yaml": a, "bad.yaml": "\nkind: [\n"}, []string{"bad.yaml:2: ", "line 2"}},
 		"invalid YAML, with its line": {
 			map[string]string{"x.yaml": a + "---\n# b\n" + "apiVersion: nodegate.dev/v1alpha1\n  kind: NodeGate\n"}, []string{"x.yaml:4: ", "line 5"}},
-		"another kind":     {map[string]string{"x.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"}, []string{"x.yaml:1: ", "set apiVersion: nodegate.dev/v1alpha1 and kind: NodeGate"}},
+		"another kind": {map[string]string{"x.yaml": "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"}, []string{"x.yaml:1: ", "set apiVersion: nodegate.dev/v1alpha1 and kind: NodeGate"}},
+		"JSON objects, one of them bad": {map[string]string{"x.json": object(t, a) + "\n" + object(t, a) + "\n{\n\"kind\": \"Pod\"}"},
+			[]string{"x.json:2: gate a is already declared in x.json:1", "x.json:3: the document is not a NodeGate"}},
+		"text after a JSON object": {map[string]string{"x.json": object(t, a) + "\n}"}, []string{"x.json:2: "}},
+		"text after a document":    {map[string]string{"x.yaml": "# gates\n" + a + a}, []string{"x.yaml:2: ", "write --- between documents"}},
+		"text after a list":        {map[string]string{"x.yaml": noGates + "\n" + a}, []string{"x.yaml:1: ", "write --- between documents"}},
+		"a document that ends, and a bad one": {map[string]string{"x.yaml": a + "...\n" + strings.Replace(a, "kind", "kin", 1)},
+			[]string{"x.yaml:3: the document is not a NodeGate"}},
 		"an unknown field": {map[string]string{"x.yaml": "\n\n" + strings.Replace(a, "openWhen", "opensWhen", 1)}, []string{"x.yaml:3: ", `unknown field "spec.opensWhen"`}},
 		"a field twice":    {map[string]string{"x.yaml": strings.Replace(a, "kind: NodeGate", "kind: NodeGate, kind: NodeGate", 1)}, []string{"x.yaml:1: ", "kind"}},
 		"a broken rule":    {map[string]string{"x.yaml": one("a", "{key: node.kubernetes.io/mine, effect: NoSchedule}")}, []string{"x.yaml:1: ", "spec.taint.key", "node.kubernetes.io/"}},
@@ -190,6 +211,9 @@ func TestDeclared(t *testing.T) {
 	}{
 		{name: "gates among others", content: one + "---\napiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent}\n---\n# nothing\n---\n" + two, want: "one two"},
 		{name: "a list", content: "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(one), "\n", "\n  "), want: "one"},
+		{name: "a gate after another object", content: "apiVersion: v1\nkind: ConfigMap\n...\n" + one, want: "one"},
+		{name: "JSON objects", content: `{"apiVersion":"v1","kind":"ConfigMap"}` + "\n" + object(t, one) + "\n" + object(t, two), want: "one two"},
+		{name: "text after another object", content: "{apiVersion: v1, kind: ConfigMap}\n{apiVersion: v1, kind: ConfigMap}\n", err: "f:1: "},
 		{name: "no gate", content: "apiVersion: v1\nkind: ConfigMap\n", want: ""},
 		{name: "a broken rule", content: one + "---\n" + strings.Replace(two, "NoSchedule", "NoExecute", 1), want: "one", err: "f:9: "},
 		{name: "no kind", content: "spec: {}\n", err: "f:1: "},
