@@ -20,7 +20,7 @@ func FuzzDeclared(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, seed := range []string{
-		one, one + "---\n" + one, one + "...\n" + one, `{"a":1}{"a":2} # b`, "--- # nothing\n", "apiVersion: v1\nkind: List\nitems: []\n", "apiVersion: v1\nkind: List\nitems: [7]\n",
+		one, one + "---\n" + one, one + "...\n" + one, `{"a":1}{"a":2} # b`, "apiVersion: v1\nkind: List\nitems: []\nitems: []\n", "--- # nothing\n", "apiVersion: v1\nkind: List\nitems: []\n", "apiVersion: v1\nkind: List\nitems: [7]\n",
 		"apiVersion: v1\nkind: ConfigMap\n", "kind: NodeGate\n", "{}", "\t", "a: &a [*a, *a]\n", "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGateList\n",
 	} {
 		f.Add([]byte(seed))

@@ -18,6 +18,7 @@ import (
 
 	yamlv2 "go.yaml.in/yaml/v2"
 	corev1 "k8s.io/api/core/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -109,7 +110,8 @@ func (d document) isOther() bool {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
-	if err := yaml.Unmarshal(d.text, &kind); err != nil || d.complete() != nil || kind.APIVersion == "" || kind.Kind == "" {
+	data, err := d.json()
+	if err != nil || utiljson.Unmarshal(data, &kind) != nil || kind.APIVersion == "" || kind.Kind == "" {
 		return false
 	}
 	group, _, _ := strings.Cut(kind.APIVersion, "/")
@@ -252,31 +254,36 @@ func (f file) objects() (all []document, length int) {
 	}
 }
 
-// complete returns an error if the text contains more than one document. Parsers of YAML ignore
-// what follows a document.
-func (d document) complete() error {
+// json returns the document as JSON. It returns an error for duplicate keys, and for text after
+// the document, both of which the YAML library would drop.
+func (d document) json() ([]byte, error) {
+	data, err := yaml.YAMLToJSONStrict(d.text)
+	if err != nil {
+		return nil, fmt.Errorf("parsing YAML: %w", err)
+	}
 	decoder := yamlv2.NewDecoder(bytes.NewReader(d.text))
 	var first, next any
-	if decoder.Decode(&first) != nil {
-		return nil // crd.Decode returns the errors of an invalid document
+	if err := decoder.Decode(&first); err != nil {
+		return nil, fmt.Errorf("parsing YAML: %w", err)
 	}
 	if err := decoder.Decode(&next); !errors.Is(err, io.EOF) {
-		return errors.New("other text follows the document that starts here; write --- between documents")
+		return nil, errors.New("other text follows the document that starts here; write --- between documents")
 	}
-	return nil
+	return data, nil
 }
 
 // declarations returns the declarations in a document: a gate, or a list of gates.
 func (d document) declarations() ([]declaration, error) {
+	data, err := d.json()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.where, err)
+	}
 	var list struct {
 		APIVersion string             `json:"apiVersion"`
 		Kind       string             `json:"kind"`
 		Items      *[]json.RawMessage `json:"items"`
 	}
-	if err := d.complete(); err != nil {
-		return nil, fmt.Errorf("%s: %w", d.where, err)
-	}
-	err := yaml.Unmarshal(d.text, &list)
+	err = utiljson.Unmarshal(data, &list)
 	isList := list.APIVersion == "v1" && list.Kind == "List" ||
 		list.APIVersion == v1alpha1.GroupVersion.String() && list.Kind == crd.Kind+"List"
 	switch {

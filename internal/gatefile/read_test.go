@@ -96,6 +96,11 @@ func TestGates(t *testing.T) {
 	}
 }
 
+// block returns a list with a gate in block style.
+func block(name string) string {
+	return "apiVersion: v1\nkind: List\nitems:\n- apiVersion: nodegate.dev/v1alpha1\n  kind: NodeGate\n  metadata: {name: " + name + "}\n  spec: " + spec(someTaint) + "\n"
+}
+
 // The error contains all problems with their places, and no gates are returned.
 func TestGatesRefuses(t *testing.T) {
 	a := one("a", someTaint)
@@ -138,8 +143,11 @@ func TestGatesRefuses(t *testing.T) {
 			[]string{"x.yaml:1: ", "spec.recloseTaint.value", "in more than its value"}},
 		"a recloseTaint of Kubernetes' own": {map[string]string{"x.yaml": one("a", "{key: k, effect: NoSchedule}, recloseTaint: {key: node.kubernetes.io/not-ready, effect: NoSchedule}")},
 			[]string{"x.yaml:1: ", "spec.recloseTaint.key", "belong to Kubernetes"}},
-		"a list without items": {map[string]string{"x.yaml": "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList}"}, []string{"x.yaml:1: the list has no items", "items: []"}},
-		"a bad item":           {map[string]string{"x.yaml": "{apiVersion: v1, kind: List, items: [" + a + ", {kind: Pod}]}"}, []string{"x.yaml:1: items[1]: "}},
+		"a list without items":      {map[string]string{"x.yaml": "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList}"}, []string{"x.yaml:1: the list has no items", "items: []"}},
+		"lists without a separator": {map[string]string{"x.yaml": block("a") + block("b")}, []string{"x.yaml:1: ", `key "items" already set`}},
+		"a field of an item twice": {map[string]string{"x.yaml": strings.Replace(block("a"), "  kind: NodeGate\n", "  kind: NodeGate\n  kind: NodeGate\n", 1)},
+			[]string{"x.yaml:1: ", `key "kind" already set`}},
+		"a bad item": {map[string]string{"x.yaml": "{apiVersion: v1, kind: List, items: [" + a + ", {kind: Pod}]}"}, []string{"x.yaml:1: items[1]: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gates, err := readDirectory(directory(t, test.files)).gates()
@@ -214,6 +222,7 @@ func TestDeclared(t *testing.T) {
 		{name: "a gate after another object", content: "apiVersion: v1\nkind: ConfigMap\n...\n" + one, want: "one"},
 		{name: "JSON objects", content: `{"apiVersion":"v1","kind":"ConfigMap"}` + "\n" + object(t, one) + "\n" + object(t, two), want: "one two"},
 		{name: "text after another object", content: "{apiVersion: v1, kind: ConfigMap}\n{apiVersion: v1, kind: ConfigMap}\n", err: "f:1: "},
+		{name: "a gate and another object without a separator", content: one + "apiVersion: v1\nkind: ConfigMap\n", err: `key "kind" already set`},
 		{name: "no gate", content: "apiVersion: v1\nkind: ConfigMap\n", want: ""},
 		{name: "a broken rule", content: one + "---\n" + strings.Replace(two, "NoSchedule", "NoExecute", 1), want: "one", err: "f:9: "},
 		{name: "no kind", content: "spec: {}\n", err: "f:1: "},
