@@ -85,17 +85,14 @@ func (s snapshot) fingerprint() [sha256.Size]byte {
 }
 
 // Declared returns the gates that a stream of YAML or JSON documents declares, in their
-// order. It sets defaults and validates the gates like the API server. Documents of other
-// kinds are ignored. name is the name of the stream in errors. The error contains all
+// order. It sets defaults and validates the gates like the API server. Objects of other
+// kinds are ignored, also in a v1 List. name is the name of the stream in errors. The error contains all
 // problems of the stream.
 func Declared(name string, content []byte) ([]*v1alpha1.NodeGate, error) {
 	var gates []*v1alpha1.NodeGate
 	var errs []error
 	for _, d := range (file{name: name, content: content}).documents() {
-		if d.isOther() {
-			continue
-		}
-		found, err := d.declarations()
+		found, err := d.declarations(true)
 		for _, one := range found {
 			gates = append(gates, one.gate)
 		}
@@ -104,14 +101,13 @@ func Declared(name string, content []byte) ([]*v1alpha1.NodeGate, error) {
 	return gates, errors.Join(errs...)
 }
 
-// isOther reports whether the document has another kind.
-func (d document) isOther() bool {
+// isOther reports whether an object in JSON has another kind than gates and lists.
+func isOther(object []byte) bool {
 	var kind struct {
 		APIVersion string `json:"apiVersion"`
 		Kind       string `json:"kind"`
 	}
-	data, err := d.json()
-	if err != nil || utiljson.Unmarshal(data, &kind) != nil || kind.APIVersion == "" || kind.Kind == "" {
+	if err := utiljson.Unmarshal(object, &kind); err != nil || kind.APIVersion == "" || kind.Kind == "" {
 		return false
 	}
 	group, _, _ := strings.Cut(kind.APIVersion, "/")
@@ -185,7 +181,7 @@ func (f file) declarations() ([]declaration, error) {
 	var errs []error
 	documents := f.documents()
 	for _, d := range documents {
-		found, err := d.declarations()
+		found, err := d.declarations(false)
 		all, errs = append(all, found...), append(errs, err)
 	}
 	if len(documents) == 0 {
@@ -272,8 +268,9 @@ func (d document) json() ([]byte, error) {
 	return data, nil
 }
 
-// declarations returns the declarations in a document: a gate, or a list of gates.
-func (d document) declarations() ([]declaration, error) {
+// declarations returns the declarations in a document: a gate, or a list of gates. Objects of
+// other kinds are errors, unless they are ignored.
+func (d document) declarations(ignoreOthers bool) ([]declaration, error) {
 	data, err := d.json()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", d.where, err)
@@ -284,28 +281,33 @@ func (d document) declarations() ([]declaration, error) {
 		Items      *[]json.RawMessage `json:"items"`
 	}
 	err = utiljson.Unmarshal(data, &list)
-	isList := list.APIVersion == "v1" && list.Kind == "List" ||
-		list.APIVersion == v1alpha1.GroupVersion.String() && list.Kind == crd.Kind+"List"
+	mixed := list.APIVersion == "v1" && list.Kind == "List"
+	isList := mixed || list.APIVersion == v1alpha1.GroupVersion.String() && list.Kind == crd.Kind+"List"
 	switch {
+	case ignoreOthers && isOther(data):
+		return nil, nil
 	case err != nil || !isList: // Decode returns the errors of an invalid document
-		gate, err := crd.Decode(d.text)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", d.where, err)
-		}
-		return []declaration{{gate, d.where}}, nil
+		return d.gate()
 	case list.Items == nil:
 		return nil, fmt.Errorf("%s: the list has no items; to declare that there are no gates, write items: []", d.where)
 	}
 	var all []declaration
 	var errs []error
 	for i, item := range *list.Items {
-		where := fmt.Sprintf("%s: items[%d]", d.where, i)
-		gate, err := crd.Decode(item)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", where, err))
+		if ignoreOthers && mixed && isOther(item) {
 			continue
 		}
-		all = append(all, declaration{gate, where})
+		found, err := document{text: item, where: fmt.Sprintf("%s: items[%d]", d.where, i)}.gate()
+		all, errs = append(all, found...), append(errs, err)
 	}
 	return all, errors.Join(errs...)
+}
+
+// gate returns the declaration of a document that is a gate.
+func (d document) gate() ([]declaration, error) {
+	gate, err := crd.Decode(d.text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", d.where, err)
+	}
+	return []declaration{{gate, d.where}}, nil
 }

@@ -147,7 +147,8 @@ func TestGatesRefuses(t *testing.T) {
 		"lists without a separator": {map[string]string{"x.yaml": block("a") + block("b")}, []string{"x.yaml:1: ", `key "items" already set`}},
 		"a field of an item twice": {map[string]string{"x.yaml": strings.Replace(block("a"), "  kind: NodeGate\n", "  kind: NodeGate\n  kind: NodeGate\n", 1)},
 			[]string{"x.yaml:1: ", `key "kind" already set`}},
-		"a bad item": {map[string]string{"x.yaml": "{apiVersion: v1, kind: List, items: [" + a + ", {kind: Pod}]}"}, []string{"x.yaml:1: items[1]: "}},
+		"another object in a list": {map[string]string{"x.yaml": "{apiVersion: v1, kind: List, items: [" + a + ", {apiVersion: v1, kind: Pod}]}"}, []string{"x.yaml:1: items[1]: "}},
+		"a bad item":               {map[string]string{"x.yaml": "{apiVersion: v1, kind: List, items: [" + a + ", {kind: Pod}]}"}, []string{"x.yaml:1: items[1]: "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gates, err := readDirectory(directory(t, test.files)).gates()
@@ -223,6 +224,10 @@ func TestDeclared(t *testing.T) {
 		{name: "JSON objects", content: `{"apiVersion":"v1","kind":"ConfigMap"}` + "\n" + object(t, one) + "\n" + object(t, two), want: "one two"},
 		{name: "text after another object", content: "{apiVersion: v1, kind: ConfigMap}\n{apiVersion: v1, kind: ConfigMap}\n", err: "f:1: "},
 		{name: "a gate and another object without a separator", content: one + "apiVersion: v1\nkind: ConfigMap\n", err: `key "kind" already set`},
+		{name: "other objects in a list", content: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}, " + object(t, one) + ", {apiVersion: apps/v1, kind: DaemonSet}]}", want: "one"},
+		{name: "only other objects in a list", content: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap}]}", want: ""},
+		{name: "an item without a kind", content: "{apiVersion: v1, kind: List, items: [{apiVersion: v1}, " + object(t, one) + "]}", want: "one", err: "f:1: items[0]: "},
+		{name: "another object in a list of gates", content: "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList, items: [{apiVersion: v1, kind: ConfigMap}]}", err: "f:1: items[0]: "},
 		{name: "no gate", content: "apiVersion: v1\nkind: ConfigMap\n", want: ""},
 		{name: "a broken rule", content: one + "---\n" + strings.Replace(two, "NoSchedule", "NoExecute", 1), want: "one", err: "f:9: "},
 		{name: "no kind", content: "spec: {}\n", err: "f:1: "},
