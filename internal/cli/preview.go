@@ -147,14 +147,15 @@ func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*previ
 		gap(gaps[i].Err)
 	}
 	incomplete := len(gaps) > 0
-	if c.WantsPods() {
+	answer := preview.Of(w, c)
+	if answer.WantsPods() {
 		if w.Pods, err = reader.EveryPod(ctx); err != nil {
 			gap(err)
 			incomplete = true
 		}
+		answer = preview.Of(w, c)
 	}
-	answer := preview.Of(w, c)
-	if answer.AddsTaints() && readDeschedulers(ctx, reader, w, c, gap) {
+	if answer.AddsTaints() && readDeschedulers(ctx, reader, w, answer, gap) {
 		answer = preview.Of(w, c)
 	}
 	answer.Unread, answer.Incomplete = unread, incomplete
@@ -163,7 +164,7 @@ func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*previ
 
 // readDeschedulers reads the policies of deschedulers, which evict pods from tainted nodes,
 // and all pods if they count because of that. It reports whether there is such a policy.
-func readDeschedulers(ctx context.Context, reader *read.Reader, w *preview.World, c preview.Change, gap func(error)) bool {
+func readDeschedulers(ctx context.Context, reader *read.Reader, w *preview.World, answer *preview.Preview, gap func(error)) bool {
 	var err error
 	if w.Deschedulers, err = deschedulersOf(ctx, reader); err != nil {
 		gap(fmt.Errorf("reading the policies of deschedulers: %w", err))
@@ -171,7 +172,7 @@ func readDeschedulers(ctx context.Context, reader *read.Reader, w *preview.World
 	if len(w.Deschedulers) == 0 {
 		return false
 	}
-	if !c.WantsPods() { // they have been read otherwise
+	if !answer.WantsPods() { // they have been read otherwise
 		if w.Pods, err = reader.EveryPod(ctx); err != nil {
 			gap(err)
 		}

@@ -21,11 +21,14 @@ func (w *World) Needs(c Change, sets *gate.DaemonSets) gate.Needs {
 	return all
 }
 
-// WantsPods reports whether all pods must be known to predict the change.
-func (c Change) WantsPods() bool {
-	return slices.ContainsFunc(c.Apply, func(g v1alpha1.NodeGate) bool {
-		return evicts(&g) || g.Spec.ExistingNodes == v1alpha1.ExistingCloseIfIdle
-	})
+// WantsPods reports whether all pods must be known to predict the change: its own gates or
+// those that it affects close on idle nodes, or can evict pods.
+func (p *Preview) WantsPods() bool { return p.wantsPods }
+
+// wantsPods reports whether all pods must be known to predict what a gate would do.
+func (t *predictor) wantsPods(name string) bool {
+	g := t.after.Declared[name]
+	return g != nil && (evicts(g) || g.Spec.ExistingNodes == v1alpha1.ExistingCloseIfIdle)
 }
 
 // changed returns the gates after the change, and the action for each gate of the

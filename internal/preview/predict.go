@@ -27,6 +27,7 @@ func Of(w *World, c Change) *Preview {
 		action := cmp.Or(actions[name], Affect)
 		g := t.gate(name, action)
 		p.Gates = append(p.Gates, g)
+		p.wantsPods = p.wantsPods || t.wantsPods(name)
 		p.Changes = p.Changes || slices.ContainsFunc(g.Groups, func(of Group) bool { return of.Acts() })
 	}
 	return p

@@ -57,6 +57,8 @@ type Preview struct {
 	// Incomplete is true if facts about nodes could not be read, so that there may be
 	// changes that are not predicted.
 	Incomplete bool `json:"incomplete,omitempty"`
+
+	wantsPods bool
 }
 
 // Action is what a change does to a gate.
