@@ -176,6 +176,8 @@ spec:
 		"outside of spec": {rule("spec:", "conditions: []\nspec:"), 4, `unknown key "conditions"`},
 		"no conditions":   {rule("  conditions:\n  - {type: A, requiredStatus: \"True\"}\n", ""), 4, "no conditions"},
 		"a boolean":       {rule(`"True"`, "True"), 6, `write "True"`},
+		"another status":  {rule(`"True"`, `"true"`), 6, `requiredStatus is "true", want True, False or Unknown`},
+		"another default": {rule(`"True"`, `"True", defaultStatus: "No"`), 6, `defaultStatus is "No", want True, False or Unknown`},
 		"no mode":         {rule("  enforcementMode: continuous\n", ""), 4, `no "enforcementMode"`},
 		"another mode":    {rule("continuous", "always"), 8, `"always"`},
 		"another effect":  {rule("NoSchedule", "Evict"), 7, `"Evict"`},

@@ -54,13 +54,26 @@ func (r readinessRules) condition(n *yaml.Node) (ruleCondition, bool) {
 	out := ruleCondition{byDefault: string(corev1.ConditionUnknown)}
 	var hasType, hasStatus bool
 	out.kind, hasType = r.text(f, "type", "the condition", n.Line)
-	out.status, hasStatus = r.text(f, "requiredStatus", "the condition", n.Line)
+	if out.status, hasStatus = r.text(f, "requiredStatus", "the condition", n.Line); hasStatus {
+		r.checkStatus(f, "requiredStatus")
+	}
 	if f.has("defaultStatus") {
 		if out.byDefault, ok = r.str(f["defaultStatus"], "defaultStatus"); !ok {
 			return out, false
 		}
+		r.checkStatus(f, "defaultStatus")
 	}
 	return out, hasType && hasStatus
+}
+
+// checkStatus adds an error if the API server would reject the rule, because the value is not
+// the status of a condition.
+func (r readinessRules) checkStatus(f fields, key string) {
+	switch corev1.ConditionStatus(f.at(key)) {
+	case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
+	default:
+		r.errorf(f[key].line, "%s is %q, want True, False or Unknown", key, f.at(key))
+	}
 }
 
 // signals converts conditions to the gate's signals. All of them must hold.
