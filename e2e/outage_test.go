@@ -92,7 +92,8 @@ func TestAPIServerIsKilledAndComesBack(t *testing.T) {
 	late.becomes("agent", isOpen, keyA)
 }
 
-// Rules are watched, so the deletion of one is noticed without waiting for the next list.
+// Rules are watched, so the deletion of one is noticed without waiting for the next list. A
+// gate that was applied before then also closes on nodes that have registered meanwhile.
 func TestKeyThatANodeReadinessRuleManages(t *testing.T) {
 	e := newEnv(t)
 	rule := map[string]any{
@@ -117,6 +118,7 @@ func TestKeyThatANodeReadinessRuleManages(t *testing.T) {
 	e.eventually("the gate is accepted", func() error {
 		return e.condition("agent", v1alpha1.ConditionAccepted, metav1.ConditionTrue, "")
 	})
+	k.becomes("agent", isClosed, keyA) // it has registered while neither tool added taints
 }
 
 // watched returns an error unless the API server is serving a watch of a resource.

@@ -46,8 +46,8 @@ func (r readinessRules) noteDifferences() {
 	if len(r.gates) == 0 {
 		return
 	}
-	r.noteInput("a gate is not accepted if a NodeReadinessRule manages its taint key: when you apply the gates, stop the node-readiness-controller, " +
-		"and delete its rules (including their finalizer, which nothing else removes)")
+	r.noteInput("a gate is not accepted if a NodeReadinessRule manages its taint key: apply the gates, stop the node-readiness-controller, and within ten " +
+		"minutes delete its rules (including their finalizer, which nothing else removes), so that the gates also close on nodes that register in between")
 	r.noteModes()
 	r.noteInput(fmt.Sprintf(birthNote, r.tool))
 	if slices.ContainsFunc(r.gates, func(g Gate) bool { return g.NodeGate.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression }) {
