@@ -90,6 +90,8 @@ func TestForesee(t *testing.T) {
 		{name: "close-outside", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "")}, node: steered(nil)},
 		{name: "close-noexecute", state: v1alpha1.StateClosed, gates: []string{noExecute}, node: steered(opened)},
 		{name: "close-paused", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "mode: Paused")}, node: steered(opened)},
+		{name: "close-paused-overridden", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "mode: Paused")},
+			node: steered(map[string]string{"agent": keptClosed}, overrides("agent", v1alpha1.StateClosed))},
 		{name: "close-dry-run", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "mode: DryRun")}, node: steered(nil)},
 		{name: "close-not-selected", state: v1alpha1.StateClosed, gates: []string{selective}, node: steered(nil)},
 		{name: "close-opted-out", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "")}, node: steered(nil, optedOut)},

@@ -106,7 +106,7 @@ func (s *overrider) effect(g *gate.Gate, node *corev1.Node, after *gate.Decision
 	if g == nil {
 		return ""
 	}
-	if is == nil || is.DryRun || (is.After == v1alpha1.StateClosed) != (s.state == v1alpha1.StateClosed) || is.Overridden == nil {
+	if is == nil || is.DryRun || (is.After == v1alpha1.StateClosed) != (s.state == v1alpha1.StateClosed) || is.Overridden == nil || is.Overridden.Until.IsZero() {
 		return ", currently without effect"
 	}
 	wasClosed := was != nil && was.Before == v1alpha1.StateClosed

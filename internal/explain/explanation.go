@@ -141,9 +141,12 @@ type Obstacle struct {
 // Override is a manual override of a gate on a node.
 type Override struct {
 	// State is Open or Closed.
-	State  string    `json:"state"`
-	Until  time.Time `json:"until"`
-	Reason string    `json:"reason"`
+	State string `json:"state"`
+	// Until is the time at which the override ends, and Reason the user's reason. Both are
+	// absent if the gate keeps its state, for example while it is paused: the override then
+	// stays in effect until the gate acts again.
+	Until  time.Time `json:"until,omitzero"`
+	Reason string    `json:"reason,omitempty"`
 	// Own is the gate's state without the override, and OwnReason the reason for it.
 	Own       string          `json:"own"`
 	OwnReason v1alpha1.Reason `json:"ownReason,omitempty"`

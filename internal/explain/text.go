@@ -159,7 +159,11 @@ func (e *Gate) overridden() string {
 	if o == nil {
 		return ""
 	}
-	text := fmt.Sprintf("%s until %s: %q; without the override it would be %s", strings.ToLower(o.State), printer.Time(o.Until), o.Reason, strings.ToLower(o.Own))
+	until := "while the gate keeps its state"
+	if !o.Until.IsZero() {
+		until = fmt.Sprintf("until %s: %q", printer.Time(o.Until), o.Reason)
+	}
+	text := fmt.Sprintf("%s %s; without the override it would be %s", strings.ToLower(o.State), until, strings.ToLower(o.Own))
 	if o.Own == StateNone {
 		text = strings.TrimSuffix(text, "be none") + "not hold the node"
 	}

@@ -194,7 +194,8 @@ func (v *Verdict) Closed() bool {
 func (d *Decision) Opens() bool {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		own := v.Overridden != nil && v.Overridden.Own == v1alpha1.StateOpen
+		o := v.Overridden
+		own := o != nil && o.Own == v1alpha1.StateOpen && !o.isKept()
 		if !v.DryRun && (own || v.Opened() && v.After == v1alpha1.StateOpen) {
 			return true
 		}

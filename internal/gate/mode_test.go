@@ -175,6 +175,11 @@ func TestPaused(t *testing.T) {
 		"another gate is open: the shared taint stays":           {aNode(paused, b()).closed("cni").record("b", "Open").flag("b", "holds"), "[" + cniTaint + "] b:Open>Open(Birth) cni:Closed>Closed(Birth) blocked=Paused"},
 		"another gate restores the shared taint":                 {shared().untaint(cniTaint), "write [" + cniTaint + "] b:Closed>Closed(Birth) cni:Closed>Closed(Birth) blocked=Paused"},
 		"another gate closes with the shared taint":              {aNode(paused, b()).open("cni").age(time.Second).record("cni", "Open", func(r *Record) { r.Since = time.Time{} }), "write [" + cniTaint + "] b:->Closed(Birth) cni:Open>Open(Birth)"},
+		"overridden closed stays closed":                         {overriddenClosed(paused).override("cni", "Closed", time.Hour), "[" + cniTaint + "] cni:Closed>Closed(Overridden) blocked=Paused override=Closed/Open ignored:cni"},
+		"overridden closed, its override is gone":                {overriddenClosed(paused), "[" + cniTaint + "] cni:Closed>Closed(Overridden) blocked=Paused override=Closed/Open"},
+		"overridden closed, not a member":                        {aNode(paused).raw("cni", nonMemberRecord).taint(cniTaint), "[" + cniTaint + "] cni:Closed>Closed(Overridden) blocked=Paused override=Closed/-"},
+		"overridden closed, closeWhen":                           {aNode(follower("cni", inPause)).raw("cni", nonMemberRecord).taint(cniTaint), "[" + cniTaint + "] cni:Closed>Closed(Overridden) blocked=Paused override=Closed/Open"},
+		"overridden open stays open":                             {overriddenOpen(paused), "[] cni:Open>Open(Overridden) override=Open/Closed"},
 		"another gate removes a taint that no gate accounts for": {aNode(paused, follower("b", tainting(cniTaint))).open("cni").taint(cniTaint), "write [] b:->Open(SignalsCleared) cni:Open>Open(Birth)"},
 	})
 }

@@ -86,7 +86,9 @@ type Overridden struct {
 	// State is the state that the override sets. Empty if the override ends by this
 	// decision.
 	State string
-	// Until is the time at which the override ends. Because is the user's reason.
+	// Until is the time at which the override ends. Because is the user's reason. Both are
+	// empty if the gate keeps its state, because the override then ends only when the gate
+	// acts again.
 	Until   time.Time
 	Because string
 	// Own is the gate's own state on the node, without the override. OwnReason is its
@@ -97,6 +99,9 @@ type Overridden struct {
 	// opens this gate. Empty if there is none.
 	HeldBy string
 }
+
+// isKept reports whether the override stays in effect because the gate keeps its state.
+func (o *Overridden) isKept() bool { return o.State != "" && o.Until.IsZero() }
 
 // masking is the part of a slot that concerns overrides.
 type masking struct {
@@ -193,7 +198,7 @@ func (d *decider) ignore(s *slot, why string) {
 // Opening is always possible. A node that has a record only because of an override is
 // not a member.
 func (d *decider) takeOverride(s *slot) {
-	if s.before != nil && s.before.Reason == v1alpha1.ReasonOverridden && s.before.State == v1alpha1.StateOpen {
+	if s.before != nil && s.before.isNonMember() {
 		s.nonMember, s.before = s.before, nil
 	}
 	if o := s.override; o != nil && o.State == v1alpha1.StateClosed {
@@ -231,6 +236,22 @@ func (d *decider) applyOverride(s *slot) {
 	}
 }
 
+// keepOverride sets the verdict of a gate that keeps its state to the override that its
+// record notes, if there is one.
+func (s *slot) keepOverride() {
+	r := s.before
+	if r.Override == "" {
+		return
+	}
+	o := &Overridden{State: r.Override, Own: r.State, OwnReason: r.Reason}
+	if r.isNonMember() {
+		if o.OwnReason = ""; s.gate == nil || !s.gate.CloseWhen { // every node that a closeWhen gate selects is a member
+			o.Own = ""
+		}
+	}
+	s.verdict.Overridden, s.verdict.Reason = o, v1alpha1.ReasonOverridden
+}
+
 // setOverriddenOutcome sets the verdict to the state of the gate on the node, including
 // the override.
 func (d *decider) setOverriddenOutcome(s *slot) {
@@ -255,6 +276,11 @@ func (d *decider) setOverriddenOutcome(s *slot) {
 	case s.was != "" && (v.Opened() || v.Closed()):
 		v.Reason = v1alpha1.ReasonOverrideEnded
 	}
+}
+
+// isNonMember reports whether the node has the record only because of an override.
+func (r *Record) isNonMember() bool {
+	return r.Reason == v1alpha1.ReasonOverridden && r.State == v1alpha1.StateOpen
 }
 
 // newNonMemberRecord returns a record for a node that is not a member and does not become one by

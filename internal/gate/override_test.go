@@ -63,7 +63,7 @@ func TestOverrideOpens(t *testing.T) {
 		"what was fought over": {aNode(cni).record("cni", "Closed", foughtOver).override("cni", "Open", time.Hour), "write [] cni:Closed>Open(Overridden) override=Open/Closed"},
 
 		"the gate is deleted":           {overriddenOpen().override("cni", "Open", time.Hour), "write [] cni:Open>-(GateDeleted) ignored:cni"},
-		"the gate is invisible":         {overriddenOpen().invisible().override("cni", "Open", time.Hour), "[] cni:Open>Open(Birth) held ignored:cni"},
+		"the gate is invisible":         {overriddenOpen().invisible().override("cni", "Open", time.Hour), "[] cni:Open>Open(Overridden) held override=Open/Closed ignored:cni"},
 		"the node leaves":               {overriddenOpen(aGate("cni", selecting("a=b"))).override("cni", "Open", time.Hour).left("cni"), "write [] cni:Open>-(NotSelected) ignored:cni"},
 		"the gate is edited":            {overriddenOpen(aGate("cni", tainting("new.example/x:NoSchedule"))).override("cni", "Open", time.Hour), "write [] cni:Open>Open(Overridden) override=Open/Closed"},
 		"the gate is edited as it ends": {overriddenOpen(aGate("cni", tainting("new.example/x:NoSchedule"))), "write [new.example/x:NoSchedule] cni:Open>Closed(OverrideEnded) override=-/Closed"},
@@ -97,9 +97,9 @@ func TestOverrideCloses(t *testing.T) {
 		"turns to open":                 {overriddenClosed(cni).override("cni", "Open", time.Hour), "write [] cni:Closed>Open(OverrideEnded) override=Open/Open"},
 
 		"the gate is deleted":                        {overriddenClosed().override("cni", "Closed", time.Hour), "write [] cni:Closed>-(GateDeleted) ignored:cni"},
-		"the gate is invisible":                      {overriddenClosed().invisible().override("cni", "Closed", time.Hour), "[" + cniTaint + "] cni:Closed>Closed(Birth) held ignored:cni"},
+		"the gate is invisible":                      {overriddenClosed().invisible().override("cni", "Closed", time.Hour), "[" + cniTaint + "] cni:Closed>Closed(Overridden) held override=Closed/Open ignored:cni"},
 		"not a member, the gate is deleted":          {aNode().raw("cni", nonMemberRecord).taint(cniTaint), "write [] cni:Closed>-(GateDeleted)"},
-		"not a member, the gate is invisible":        {aNode().raw("cni", nonMemberRecord).taint(cniTaint).invisible(), "[" + cniTaint + "] cni:Closed>Closed(Overridden) held"},
+		"not a member, the gate is invisible":        {aNode().raw("cni", nonMemberRecord).taint(cniTaint).invisible(), "[" + cniTaint + "] cni:Closed>Closed(Overridden) held override=Closed/-"},
 		"the node leaves":                            {overriddenClosed(aGate("cni", selecting("a=b"))).override("cni", "Closed", time.Hour).left("cni"), "write [] cni:Closed>-(NotSelected) ignored:cni"},
 		"the gate is edited":                         {overriddenClosed(aGate("cni", tainting("new.example/x:NoSchedule"))).override("cni", "Closed", time.Hour), "write [new.example/x:NoSchedule] cni:Closed>Closed(Overridden) blocked=Overridden override=Closed/Open"},
 		"out of service: never closes":               {aNode(spot()).silent(time.Hour).override("spot", "Closed", time.Hour), "[] spot:Open>Open ignored:spot"},

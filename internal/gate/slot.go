@@ -198,5 +198,6 @@ func (d *decider) hold(s *slot) {
 	if s.before != nil {
 		s.verdict.Held = true
 		s.verdict.Reason, s.verdict.Since = s.before.Reason, s.before.TaintedSince(&d.Node)
+		s.keepOverride()
 	}
 }

@@ -209,6 +209,7 @@ func TestOpensAndOpened(t *testing.T) {
 		"overridden open, signals hold":        {overriddenOpen(aGate("cni")).flag("cni", "holds").override("cni", "Open", time.Hour).decide(), true, false},
 		"overridden closed, signals hold":      {aNode(aGate("cni")).closed("cni").flag("cni", "holds").override("cni", "Closed", time.Hour).decide(), true, false},
 		"overridden open, signals do not hold": {overriddenOpen(aGate("cni")).override("cni", "Open", time.Hour).decide(), false, false},
+		"overridden closed, paused":            {overriddenClosed(aGate("cni", inPause)).decide(), false, false},
 		"deleted":                              {aNode().closed("cni").decide(), false, true},
 		"deleted while open":                   {aNode().open("cni").decide(), false, false},
 		"stays open":                           {aNode(aGate("cni")).open("cni").decide(), false, false},

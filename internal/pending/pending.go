@@ -184,7 +184,7 @@ func waits(g *explain.Gate) (all []Wait) {
 	if g.Becomes == v1alpha1.StateOpen {
 		return []Wait{{Message: "the controller, which is about to open the gate", Nodes: 1}}
 	}
-	if g.Override != nil {
+	if g.Override != nil && !g.Override.Until.IsZero() { // else the gate keeps its state: the obstacle says why
 		return []Wait{{Message: "the end of an override (" + g.Override.Reason + ")", Nodes: 1}}
 	}
 	if g.Obstacle != nil {

@@ -156,6 +156,13 @@ var scenarios = map[string]struct {
 		},
 		wouldFit: 2,
 	},
+	"unlisted-overridden": { // the gate keeps its state, and the end of the override changes nothing
+		pod: pod(),
+		nodes: []pending.Node{node("n1", tainted("example.com/f"), func(n *pending.Node) {
+			n.Facts.Node.Records["file"] = `{"state":"Open","reason":"SignalsHold","boot":"b","taint":"example.com/f:NoSchedule","source":"files","override":"Closed","overrideSince":"2026-03-01T02:50:00Z"}`
+		})},
+		wouldFit: 1,
+	},
 	"reclose-taint": { // the record has the taint that is on the node, and the gate is about to open
 		pod: pod(),
 		nodes: []pending.Node{node("n1", labeled("fit"), tainted("example.com/again"), func(n *pending.Node) {
