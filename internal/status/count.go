@@ -30,7 +30,7 @@ func (s *Status) fill(f *Facts) {
 			if why := f.Gates.Rejection(name); why != "" { // this is certain even without a controller
 				g.Ready, g.Reason, g.Message = string(metav1.ConditionFalse), v1alpha1.ReasonNotAccepted, why
 			}
-			g.Nodes, g.Waiting = nil, nil
+			g.Nodes, g.Waiting, g.NonMembers = nil, nil, nil
 			if !f.NodesUnread {
 				g.count(tallies[name])
 			}

@@ -77,7 +77,8 @@ type Gate struct {
 	// Nodes are the node counts. For a gate in DryRun, they are the counts that would
 	// result if the gate acted.
 	Nodes *v1alpha1.NodeCounts `json:"nodes,omitempty"`
-	// NonMembers lists the selected nodes that are not members, by reason.
+	// NonMembers lists the selected nodes that are not members, by reason. Empty if the
+	// nodes were counted by the records that they carry.
 	NonMembers []v1alpha1.NonMembers `json:"nonMembers,omitempty"`
 	// Waiting lists the nodes that have been waiting longest, longest first.
 	Waiting []v1alpha1.WaitingNode `json:"waiting,omitempty"`

@@ -110,6 +110,19 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// A status that is outdated says nothing about the nodes, neither with its counts nor with
+// the nodes that are not members.
+func TestOutdatedStatusHasNoNodes(t *testing.T) {
+	text := generation(clitest.ByLabel("agent", ""), 3) + statusOf + isReady +
+		"  nonMembers: [{reason: CreatedBeforeGate, message: created before the gate, count: 1, nodes: [n9]}]\n"
+	for _, unread := range []bool{false, true} {
+		s := Of(&Facts{Gates: gateset.Reported(clitest.Declare(t, text)), NodesUnread: unread, Controller: Controller{Running: Yes}, Now: clitest.Now})
+		if g := &s.Gates[0]; g.Stale == "" || len(g.NonMembers)+len(g.Waiting) > 0 {
+			t.Errorf("nodes unread %t, stale %q: not members %+v, waiting %+v", unread, g.Stale, g.NonMembers, g.Waiting)
+		}
+	}
+}
+
 // A gate that is invalid is reported even if the controller has not reported it: the
 // controller cannot write the status of such a gate, or may not be running.
 func TestStatusOfABrokenGate(t *testing.T) {
