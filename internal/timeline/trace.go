@@ -74,11 +74,9 @@ func sinceCreation(at time.Time, n *gate.Node) Moment {
 
 // gate returns the history of one gate. The second result is false if there is none.
 func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
-	n := &t.facts.Node
-	raw, recorded := n.Records[v.Gate]
-	r, err := gate.ParseRecord(raw)
-	if recorded && err != nil || !recorded && v.Before != v1alpha1.StateClosed || v.DryRun {
-		return Gate{}, false // an unreadable record, no member, or a gate in DryRun, which has no history
+	r, ok := t.record(v, g)
+	if !ok {
+		return Gate{}, false
 	}
 	out := Gate{
 		Gate: v.Gate, Unknown: g == nil, State: v.Before, Reason: r.Reason, CloseWhen: g != nil && g.CloseWhen,
@@ -97,6 +95,25 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 	return out, true
 }
 
+// record returns the gate's record, and whether the gate has a history. Of a record that is
+// missing or cannot be read, only the taint and the reason are known.
+func (t *tracer) record(v *gate.Verdict, g *gate.Gate) (gate.Record, bool) {
+	raw, recorded := t.facts.Node.Records[v.Gate]
+	r, err := gate.ParseRecord(raw)
+	switch {
+	case v.DryRun:
+		return r, false // it changes nothing on the node
+	case err == nil:
+		return r, true
+	case g == nil, v.Before == "", v.Before != v1alpha1.StateClosed && (g.CloseWhen || !recorded):
+		return r, false // no member, or the record of a gate that does not exist
+	case recorded && !g.CloseWhen:
+		r.Reason = v1alpha1.ReasonAdopted
+	}
+	r.Taint = gate.TaintText(g.Taint)
+	return r, true
+}
+
 // times sets when the gate closed and opened, as far as its record contains it. The gate
 // is nil if it does not exist.
 func (t *tracer) times(out *Gate, r *gate.Record, g *gate.Gate) {
@@ -105,7 +122,7 @@ func (t *tracer) times(out *Gate, r *gate.Record, g *gate.Gate) {
 	if out.State == v1alpha1.StateClosed {
 		out.Closed, out.Opened = Moment{At: since}, Moment{Doubt: Pending}
 		switch {
-		case r.State == "": // a closeWhen gate that is about to get a record
+		case r.State == "": // the record is missing or cannot be read
 			out.Closed = Moment{Doubt: Untold}
 		case out.Reason == v1alpha1.ReasonAdopted:
 			out.Closed.Doubt = Adopted
@@ -114,6 +131,8 @@ func (t *tracer) times(out *Gate, r *gate.Record, g *gate.Gate) {
 	}
 	out.Closed, out.Opened = Moment{Doubt: Untold}, Moment{At: since}
 	switch {
+	case r.State == "":
+		out.Opened = Moment{Doubt: Joined}
 	case r.Reason == v1alpha1.ReasonAdopted, r.Reason == v1alpha1.ReasonOverrideEnded:
 		out.Opened.Doubt = Joined
 	case g != nil && !g.CloseWhen && n.Created.Before(g.Created):

@@ -3,6 +3,7 @@
 package timeline_test
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -196,6 +197,19 @@ func TestTrace(t *testing.T) {
 			records: map[string]string{"a": strings.TrimSuffix(closed, "}") + `,"override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
 		}, `ready 40; a Open overridden: closed 0, opened 300, s held Pending; opened 300`},
 		{"a deleted gate", world{records: map[string]string{"a": opened, "garbled": "{"}}, `ready 40; a Open unknown: closed 0, opened 90; opened 90`},
+		{"an unreadable record of a closed gate", world{
+			gates: []string{byLabel("")}, records: map[string]string{"a": "{"}, taints: []string{"example.com/a"},
+		}, `ready 40; a Closed: closed Untold, opened Pending, s held Pending; held; opened Pending`},
+		{"an unreadable record of a soft gate", world{
+			gates:   []string{strings.Replace(byLabel(""), "NoSchedule", "PreferNoSchedule", 1)},
+			records: map[string]string{"a": "{"}, taints: []string{"example.com/a:PreferNoSchedule"},
+		}, `ready 40; a Closed soft: closed Untold, opened Pending, s held Pending; opened Joined`},
+		{"an unreadable record of an open gate", world{
+			gates: []string{byLabel("")}, records: map[string]string{"a": "{"},
+		}, `ready 40; a Open: closed Untold, opened Joined, s held Pending; opened Joined`},
+		{"an unreadable record of an open closeWhen gate", world{
+			gates: []string{strings.Replace(byLabel(""), "openWhen", "closeWhen", 1)}, records: map[string]string{"a": "{"},
+		}, `ready 40; opened Joined`},
 		{"the last of two gates", world{
 			gates: []string{byLabel(""), strings.NewReplacer("name: a}", "name: b}", "example.com/a", "example.com/b").Replace(byCondition(""))},
 			records: map[string]string{
@@ -232,7 +246,8 @@ func (w *world) trace(t *testing.T) timeline.History {
 	}
 	n := gate.Node{Name: "n1", UID: "uid", BootID: "b", Created: born, Labels: w.labels, Records: w.records}
 	for _, key := range w.taints {
-		n.Taints = append(n.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
+		key, effect, _ := strings.Cut(key, ":")
+		n.Taints = append(n.Taints, corev1.Taint{Key: key, Effect: cmp.Or(corev1.TaintEffect(effect), corev1.TaintEffectNoSchedule)})
 	}
 	conditions := map[string]int{"Ready": 40}
 	for name, since := range w.conditions {
