@@ -113,8 +113,8 @@ type Gate struct {
 	// Blocked is the reason why no signal can open the closed gate at present.
 	Blocked string `json:"blocked,omitempty"`
 	// Closed is when the gate closed. For an open gate this is not recorded: it is the
-	// Node's creation if the gate is older than the node and has opened once, and unknown
-	// otherwise.
+	// Node's creation if the gate is older than the node and has opened once, the adoption
+	// if an override opened an adopted taint's gate, and unknown otherwise.
 	Closed Moment `json:"closed"`
 	// Opened is when the gate last opened.
 	Opened Moment `json:"opened"`

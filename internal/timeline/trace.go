@@ -133,12 +133,14 @@ func (t *tracer) times(out *Gate, r *gate.Record, g *gate.Gate) {
 	switch {
 	case r.State == "":
 		out.Opened = Moment{Doubt: Joined}
-	case r.Reason == v1alpha1.ReasonAdopted, r.Reason == v1alpha1.ReasonOverrideEnded:
+	case r.Override == "" && r.Reason == v1alpha1.ReasonAdopted:
 		out.Opened.Doubt = Joined
 	case g != nil && !g.CloseWhen && n.Created.Before(g.Created):
 		out.Opened.Doubt = Older
-	case t.inUseBefore(r, since):
+	case r.Reason == v1alpha1.ReasonOverrideEnded, t.inUseBefore(r, since): // an earlier override had opened it
 		out.Opened.Doubt = Again
+	case r.Reason == v1alpha1.ReasonAdopted:
+		out.Closed = Moment{At: r.Since.UTC(), Doubt: Adopted}
 	case !out.CloseWhen:
 		out.Closed = Moment{At: n.Created.UTC()}
 	}

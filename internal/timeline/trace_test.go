@@ -196,6 +196,14 @@ func TestTrace(t *testing.T) {
 			gates:   []string{byLabel("")},
 			records: map[string]string{"a": strings.TrimSuffix(closed, "}") + `,"override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
 		}, `ready 40; a Open overridden: closed 0, opened 300, s held Pending; opened 300`},
+		{"an adopted taint, overridden open", world{
+			gates:   []string{byLabel("")},
+			records: map[string]string{"a": `{"state":"Closed","reason":"Adopted","since":"2026-03-01T03:00:10Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd","override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
+		}, `ready 40; a Open overridden: closed 10 Adopted, opened 300, s held Pending; opened 300`},
+		{"overridden open again", world{
+			gates:   []string{byLabel("")},
+			records: map[string]string{"a": `{"state":"Closed","reason":"OverrideEnded","since":"2026-03-01T03:04:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd","override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
+		}, `ready 40; a Open overridden: closed Untold, opened 300 Again, s held Pending; opened 300 Again`},
 		{"a deleted gate", world{records: map[string]string{"a": opened, "garbled": "{"}}, `ready 40; a Open unknown: closed 0, opened 90; opened 90`},
 		{"an unreadable record of a closed gate", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": "{"}, taints: []string{"example.com/a"},
