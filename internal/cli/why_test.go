@@ -60,3 +60,35 @@ func TestWhyExitStatus(t *testing.T) {
 		})
 	}
 }
+
+// A gate closes on an unreachable node unless most nodes of its zone are unreachable, which
+// is unknown if nodes may not be listed.
+func TestWhyUnreachableNodeOfUnknownZone(t *testing.T) {
+	const unreachable = `
+apiVersion: v1
+kind: Node
+metadata:
+  name: n1
+  uid: uid
+  resourceVersion: '1'
+  creationTimestamp: '2026-03-01T01:00:00Z'
+  annotations: {gate.nodegate.dev/agent: '{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:00:00Z","taint":"example.com/a:NoSchedule","source":"crd"}'}
+status: {conditions: [{type: Ready, status: Unknown, lastTransitionTime: '2026-03-01T03:00:00Z'}]}
+`
+	for refuse, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"":        {exitNo, ", about to close, because the node became unreachable"},
+		nodesPath: {exitError, "the gate is about to close unless most nodes of the node's zone are unreachable, which is unknown: get permission to list nodes, and retry"},
+	} {
+		objects := smallCluster()
+		objects[nodesPath+"/n1"], objects[nodesPath] = unreachable, list("v1", "NodeList", unreachable)
+		server := newAPIServer(t, objects)
+		server.forbid(refuse)
+		code, out, err := server.run(t, "why", "n1")
+		if code != want.code || !strings.Contains(out, want.text) || (code == exitError) != strings.Contains(err, errMayClose.Error()) {
+			t.Errorf("without %q: exit status %d, want %d, and %q:\n%s%s", refuse, code, want.code, want.text, out, err)
+		}
+	}
+}

@@ -46,11 +46,19 @@ func Of(f *Facts) *Explanation {
 	if e.OptedOut = e.OptOutLabel != ""; !e.OptedOut {
 		e.IgnoredOptOutLabel = gate.OptOut(n.Labels, true)
 	}
+	partitioned := f.decideInPartition()
 	for i := range f.Decision.Verdicts {
-		g := f.explainGate(&f.Decision.Verdicts[i])
+		v, unlessPartitioned := &f.Decision.Verdicts[i], false
+		if in := partitioned.Verdict(v.Gate); in != nil && v.Closed() && !in.Closed() && !v.DryRun {
+			v, unlessPartitioned = in, true
+		}
+		g := f.explainGate(v)
+		if unlessPartitioned {
+			g.Next = closesUnlessPartitioned
+		}
 		e.Gates = append(e.Gates, g)
 		e.Held = e.Held || g.holds()
-		e.Incomplete = e.Incomplete || f.mayClose(&f.Decision.Verdicts[i])
+		e.Incomplete = e.Incomplete || unlessPartitioned || f.mayClose(v)
 	}
 	e.Incomplete = e.Incomplete && !e.Held
 	slices.SortStableFunc(e.Gates, func(a, b Gate) int { return cmp.Compare(a.rank(), b.rank()) })
@@ -58,6 +66,22 @@ func Of(f *Facts) *Explanation {
 		e.Unread = append(e.Unread, f.ReadErrors[i].Message)
 	}
 	return e
+}
+
+// closesUnlessPartitioned is the next step of a gate that closes if the node's zone, which could
+// not be read, is not partitioned.
+const closesUnlessPartitioned = "the gate is about to close unless most nodes of the node's zone are unreachable, which is unknown: get permission to list nodes, and retry"
+
+// decideInPartition returns the decision for the case that most nodes of the node's zone are
+// unreachable, if it is unknown whether they are. Otherwise it returns an empty decision.
+func (f *Facts) decideInPartition() *gate.Decision {
+	if len(f.ReadErrors) == 0 || f.Node.Zone.Nodes > 0 || !f.Node.Node.Silent() {
+		return &gate.Decision{}
+	}
+	facts := f.Node
+	facts.Zone = gate.Zone{Nodes: 100, Silent: 100}
+	d := f.Gates.Decide(&facts, f.Now)
+	return &d
 }
 
 // holds reports whether the gate holds the node or is about to.
