@@ -4,6 +4,7 @@ package pending_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -222,6 +223,30 @@ func TestExplanations(t *testing.T) {
 			clitest.Golden(t, name+".txt", e.Text())
 			clitest.Golden(t, name+".json", string(raw)+"\n")
 		})
+	}
+}
+
+// Neither the user's reason nor what a kubelet or a pod's owner wrote can forge lines of the
+// text.
+func TestTextHasNoForgedLines(t *testing.T) {
+	const forged = "x\nNo gate keeps it off any node.\tThe end"
+	overridden := node("n1", tainted("example.com/b"), func(n *pending.Node) {
+		n.Facts.Node.Records["other"] = `{"state":"Open","reason":"SignalsHold","boot":"b","taint":"example.com/b:NoSchedule","source":"crd","override":"Closed"}`
+		o := gate.Override{State: "Closed", Until: clitest.Now.Add(time.Hour), Reason: forged, UID: "uid"}
+		n.Facts.Node.Overrides = map[string]string{"other": o.String()}
+	})
+	rejected := pod(failed("OutOf"+forged), func(p *corev1.Pod) {
+		isController := true
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Job", Name: forged, Controller: &isController}}
+	})
+	for name, f := range map[string]*pending.Facts{
+		"overridden": {Object: "pod web/frontend", Pod: pod(), Nodes: []pending.Node{overridden}, Gates: gateset.Reported(clitest.Declare(t, agent, other)), Now: clitest.Now},
+		"rejected":   {Object: "pod web/frontend", Pod: rejected, Gates: gateset.Reported(nil), Now: clitest.Now},
+	} {
+		text := pending.Of(f).Text()
+		if want := `x\nNo gate keeps it off any node.\tThe end`; !strings.Contains(text, want) || strings.Contains(text, "\nNo gate keeps") {
+			t.Errorf("%s: the text does not contain %s on one line:\n%s", name, want, text)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
+	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/report"
 )
@@ -66,7 +67,7 @@ func (e *Explanation) writeSummary(b *strings.Builder) {
 func (r *Rejection) write(b *strings.Builder, object, node string) {
 	fmt.Fprintf(b, "%s was bound to node %s, whose kubelet rejected it. It never starts.\n", object, node)
 	rows := printer.NewRows(b)
-	rows.Row("reason", r.Reason)
+	rows.Row("reason", gate.Printable(r.Reason))
 	if r.Message != "" {
 		rows.Row("message", strings.Join(strings.Fields(r.Message), " ")) // it may have several lines
 	}
@@ -74,7 +75,7 @@ func (r *Rejection) write(b *strings.Builder, object, node string) {
 	if r.Controller == "" {
 		rows.Row("replaced", "by no controller: delete the pod, and create it again")
 	} else {
-		rows.Row("replaced", "by "+r.Controller+", if at all")
+		rows.Row("replaced", "by "+gate.Printable(r.Controller)+", if at all")
 	}
 	rows.Row("next", "kubectl gate why "+node)
 	rows.Flush()
@@ -89,7 +90,7 @@ func (g *Gate) write(b *strings.Builder, now time.Time) {
 		if i == 0 {
 			label = "waits for"
 		}
-		rows.Row(label, w.text())
+		rows.Row(label, gate.Printable(w.text()))
 	}
 	if g.Usually != nil {
 		rows.Row("usually", usual(g.Usually))
