@@ -103,7 +103,7 @@ func held(n *Node, now time.Time) heldNode {
 			h.Message = g.Signals[w].Message
 		}
 		if g.Closed.Known() {
-			h.For = FormatSeconds(now.Sub(g.Closed.At).Seconds())
+			h.For = FormatSeconds(max(now.Sub(g.Closed.At), 0).Seconds()) // clocks may differ
 		}
 	}
 	return h

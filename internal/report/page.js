@@ -35,10 +35,13 @@
     return m ? took(m[0]) + ', ' + (doubts[m[1]] || m[1]) : '';
   };
 
+  // Clocks may differ, so that the page may be from before an event.
+  const since = (n, at) => Math.max(data.now - n.b - at, 0);
+
   // ended returns the end of a row, for the selected gate or, if none is selected, for all
   // gates. at is null if it is unknown.
   const ended = (n, gate) => {
-    const now = data.now - n.b;
+    const now = since(n, 0);
     if (gate === null) return { held: !!n.h, overdue: !!n.x, at: !n.h ? known(n.o) : n.u ? null : now, opened: n.o };
     const g = (n.g || []).find((g) => g.g === gate);
     return { held: !!g.k, overdue: !!g.x, at: !g.k ? known(g.o) : known(g.c) === null ? null : now, opened: g.o };
@@ -104,7 +107,7 @@
   };
 
   const lanesOf = (n) => {
-    const now = data.now - n.b, end = ended(n, null), box = el('div', 'lanes');
+    const now = since(n, 0), end = ended(n, null), box = el('div', 'lanes');
     const scale = Math.max(end.held ? now : end.at || 0, known(n.r) || 0, 1) * 1.08;
     const created = new Date(n.b * 1000).toISOString().replace('T', ' ').slice(0, 19) + ' UTC';
     box.append(el('p', 'quiet', (n.a ? 'Times are relative to when a gate closed again, ' : 'Times are relative to the node\'s creation, ') + created + '. The row ends at ' + took(scale) + '.'));
@@ -113,7 +116,7 @@
     box.append(lane('node ready', track, describe(n.r)));
     for (const g of n.g || []) {
       const names = data.gates[g.g].s;
-      const state = g.k ? 'closed' + (known(g.c) === null ? '' : ' for ' + took(now - g.c)) : 'opened: ' + describe(g.o);
+      const state = g.k ? 'closed' + (known(g.c) === null ? '' : ' for ' + took(since(n, g.c))) : 'opened: ' + describe(g.o);
       const more = [g.y, g.x && 'overdue', g.v && 'manual override', g.e && 'PreferNoSchedule'].filter(Boolean).join(', ');
       box.append(el('h3', '', data.gates[g.g].n + ' ', el('span', '', state + (more ? ' (' + more + ')' : ''))));
       if (g.w) box.append(el('p', 'quiet', g.w));

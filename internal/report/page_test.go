@@ -34,6 +34,13 @@ func hostileFleet() *report.Facts {
 	return facts
 }
 
+// aheadFleet is a fleet whose API server's clock is ahead of the report's.
+func aheadFleet() *report.Facts {
+	facts := newFleet(3).facts(40, 4)
+	facts.Time = facts.Time.AddDate(-1, 0, 0)
+	return facts
+}
+
 func html(t testing.TB, f *report.Facts) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -55,6 +62,7 @@ func TestSamplePages(t *testing.T) {
 		"healthy": newFleet(2).facts(40, 1_000_000),
 		"empty":   {Time: now, Gates: &gateset.Set{}},
 		"hostile": hostileFleet(),
+		"ahead":   aheadFleet(),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name+".html"), html(t, f), 0o644); err != nil {
 			t.Fatal(err)

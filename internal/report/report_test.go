@@ -161,6 +161,20 @@ func TestHeldForAnUnknownTime(t *testing.T) {
 	}
 }
 
+// If the API server's clock is ahead, a gate that has just closed has been closed for 0 s.
+func TestHeldSinceTheFuture(t *testing.T) {
+	n := report.Node{History: timeline.History{Node: "n", Created: born, Held: true, Gates: []timeline.Gate{
+		{Gate: "g", State: v1alpha1.StateClosed, Closed: timeline.Moment{At: now.Add(2 * time.Second)}},
+	}}}
+	var page bytes.Buffer
+	if err := of(n).WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	if text := page.String(); strings.Contains(text, "-2s") || !strings.Contains(text, `<span class="for">0s</span>`) {
+		t.Error("the page has a negative duration")
+	}
+}
+
 // The time to the first pod starts at the opening, and is known only if the opening is.
 func TestFirstPods(t *testing.T) {
 	n := node(moment(40), moment(60), moment(90), moment(100))

@@ -303,6 +303,20 @@ func TestPoolsLinkToTheirNodes(t *testing.T) {
 	b.clean()
 }
 
+// If the API server's clock is ahead, no node is held for a negative time.
+func TestNoNegativeDurations(t *testing.T) {
+	b := open(t, "ahead", screensOf[0], true)
+	b.do(chromedp.Evaluate(`document.querySelectorAll('#rows details').forEach((d) => { d.open = true })`, nil))
+	b.until(`document.querySelectorAll('#rows .lanes').length === 40`)
+	if got := ask[string](b, `(document.body.innerText.match(/.*(held|for)\s+-\d.*/) || [''])[0]`); got != "" {
+		t.Errorf("the page contains %q", got)
+	}
+	if !ask[bool](b, `document.body.innerText.includes('held 0s') && document.body.innerText.includes('closed for 0s')`) {
+		t.Error("the page does not say that nodes have been held for 0s")
+	}
+	b.clean()
+}
+
 // Without scripts, the main figures are displayed.
 func TestWithoutScripts(t *testing.T) {
 	b := open(t, "fleet", screensOf[0], false)
