@@ -4,6 +4,7 @@ package timeline
 
 import (
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +78,20 @@ func TestTextOfDoubtfulTimes(t *testing.T) {
 	}
 	if strings.Contains(text, "since the opening") {
 		t.Errorf("the text counts from an opening whose time is not that of the node:\n%s", text)
+	}
+}
+
+// The guide shows the output of the case works.
+func TestGuideShowsOutput(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guides/report.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := os.ReadFile("testdata/works.terminal.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(guide), "```\n"+string(output)+"```\n") {
+		t.Errorf("docs/guides/report.md does not contain this output:\n%s", output)
 	}
 }
