@@ -54,6 +54,7 @@ func TestForesee(t *testing.T) {
 		n.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = gate.Override{State: v1alpha1.StateOpen, Until: clitest.Now, Reason: "ticket 7", UID: "uid"}.String()
 	}
 	keptClosed := strings.Replace(clitest.Opened, "}", `,"override":"Closed","overrideSince":"2026-03-01T02:50:00Z"}`, 1)
+	maskedClosed := strings.Replace(keptClosed, "}", `,"taint":"example.com/a:NoSchedule"}`, 1)
 	overrides := func(name, state string) func(*corev1.Node) {
 		return func(n *corev1.Node) {
 			n.Annotations[v1alpha1.OverrideAnnotationPrefix+name] = gate.Override{State: state, Until: time.Now().Add(time.Hour), Reason: "ticket 7", UID: "uid"}.String()
@@ -91,12 +92,19 @@ func TestForesee(t *testing.T) {
 		{name: "close-noexecute", state: v1alpha1.StateClosed, gates: []string{noExecute}, node: steered(opened)},
 		{name: "close-paused", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "mode: Paused")}, node: steered(opened)},
 		{name: "close-paused-overridden", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "mode: Paused")},
-			node: steered(map[string]string{"agent": keptClosed}, overrides("agent", v1alpha1.StateClosed))},
+			node: steered(map[string]string{"agent": maskedClosed}, overrides("agent", v1alpha1.StateClosed))},
 		{name: "close-dry-run", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "mode: DryRun")}, node: steered(nil)},
 		{name: "close-not-selected", state: v1alpha1.StateClosed, gates: []string{selective}, node: steered(nil)},
 		{name: "close-opted-out", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "")}, node: steered(nil, optedOut)},
 		{name: "close-out-of-service", state: v1alpha1.StateClosed, gates: []string{outOfService}, node: steered(nil)},
 		{name: "reset", gates: []string{clitest.ByLabel("agent", "")}, node: steered(byHand, override)},
+		{name: "reset-paused", gates: []string{clitest.ByLabel("agent", "mode: Paused")}, node: steered(byHand, override)},
+		{name: "reset-close-when", gates: []string{strings.Replace(manual, "reopen: Manual", "mode: Enforce", 1)}, node: steered(byHand, override)},
+		{name: "reset-manual", gates: []string{manual}, node: steered(byHand, override)},
+		{name: "reset-noexecute", gates: []string{noExecute}, node: steered(map[string]string{"agent": strings.Replace(byHand["agent"], "NoSchedule", "NoExecute", 1)}, override)},
+		{name: "reset-closed", gates: []string{clitest.ByLabel("agent", "")}, node: steered(map[string]string{"agent": maskedClosed}, override)},
+		{name: "reset-not-selected", gates: []string{selective}, node: steered(byHand, override)},
+		{name: "reset-files", node: steered(map[string]string{"agent": strings.ReplaceAll(byHand["agent"], "crd", "files")}, override)},
 		{name: "reset-without-effect", gates: []string{clitest.ByLabel("agent", "")}, node: steered(opened, override)},
 		{name: "reset-nothing", gates: []string{clitest.ByLabel("agent", "")}, node: steered(opened)},
 		{name: "remove-taint", state: v1alpha1.StateOpen, bare: true, gates: []string{manual}, node: steered(closed)},

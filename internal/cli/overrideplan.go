@@ -133,7 +133,7 @@ func (s *overrider) warnings(g *gate.Gate, node *corev1.Node, after *gate.Decisi
 		}
 	}
 	if g == nil {
-		warn(true, fmt.Sprintf("the effect is unknown: NodeGate %s does not exist; the gate was deleted, or is declared in a file of the controller", s.gate))
+		warn(true, s.unknownGate())
 	} else {
 		out := gate.OptOut(node.Labels, g.PlainOptOut)
 		warn(out != "", fmt.Sprintf("the node's label %s excludes it from all gates, and overrides have no effect", out))
@@ -143,7 +143,7 @@ func (s *overrider) warnings(g *gate.Gate, node *corev1.Node, after *gate.Decisi
 		warn(is != nil && is.Overridden != nil && is.Overridden.HeldBy != "" && s.state == v1alpha1.StateOpen,
 			"another closed gate has the same taint, which stays on the node: override that gate too")
 		warn(is != nil && !is.DryRun && is.After == v1alpha1.StateClosed && s.state == v1alpha1.StateClosed && strings.HasSuffix(taintAfter(after, g), ":"+string(corev1.TaintEffectNoExecute)),
-			"the taint is NoExecute: pods that do not tolerate it are evicted")
+			evictsWarning)
 	}
 	warn(s.leader.Running == status.No, s.leader.Message+"; the override takes effect when a controller runs")
 	return all
@@ -176,19 +176,60 @@ func (s *overrider) planReset(node *corev1.Node) (OverriddenNode, func(context.C
 	if o, err := gate.ParseOverride(raw); err == nil {
 		n.Now = fmt.Sprintf("the override (%s until %s: %q) is removed", strings.ToLower(o.State), printer.Time(o.Until), o.Reason)
 	}
+	facts := read.NodeFacts(node)
+	facts.Overrides = maps.Clone(facts.Overrides)
+	delete(facts.Overrides, s.gate)
+	after := s.gates.DecideNode(facts, s.now)
+	is := after.Verdict(s.gate)
+	g, _ := s.gates.Gate(s.gate) // nil for a gate that does not exist
+	n.Then, n.Warnings = s.effectOfReset(g, node, is), s.resetWarnings(g, &after, is)
+	return n, func(ctx context.Context) error { return s.overrides.Override(ctx, node, s.gate, "") }
+}
+
+// effectOfReset returns the effect of the removal of an override, given the gate's verdict
+// without it, or "" if the effect is unknown.
+func (s *overrider) effectOfReset(g *gate.Gate, node *corev1.Node, is *gate.Verdict) string {
 	r, err := gate.ParseRecord(node.Annotations[v1alpha1.RecordAnnotationPrefix+s.gate])
 	switch {
+	case g == nil:
+		return ""
 	case err != nil || r.Override == "":
-		n.Then = "nothing else changes: the override did not determine the gate's state"
-	case r.State == v1alpha1.StateClosed:
-		n.Then = "without the override the gate is closed: it closes again immediately, until its signals hold"
-	default:
-		n.Then = "without the override the gate is open: it opens immediately"
+		return "nothing else changes: the override did not determine the gate's state"
+	case g.Mode == v1alpha1.ModePaused:
+		return fmt.Sprintf("the gate is paused: it stays %s until the pause ends", strings.ToLower(r.Override))
+	case is != nil && is.After == r.Override:
+		return fmt.Sprintf("the gate stays %s for now: it keeps its state on the node", strings.ToLower(r.Override))
+	case is == nil || is.After != v1alpha1.StateClosed:
+		return "without the override the gate is open: it opens immediately"
+	case g.Manual:
+		return "without the override the gate is closed: it closes again immediately, until a user removes its taint (reopen: Manual)"
+	case g.CloseWhen:
+		return "without the override the gate is closed: it closes again immediately, and stays closed while its signals hold"
+	}
+	return "without the override the gate is closed: it closes again immediately, until its signals hold"
+}
+
+// resetWarnings returns the reasons why the removal of an override has no effect, or one that
+// may be unintended.
+func (s *overrider) resetWarnings(g *gate.Gate, after *gate.Decision, is *gate.Verdict) (all []string) {
+	switch {
+	case g == nil:
+		all = append(all, s.unknownGate())
+	case is != nil && is.Closed() && strings.HasSuffix(taintAfter(after, g), ":"+string(corev1.TaintEffectNoExecute)):
+		all = append(all, evictsWarning)
 	}
 	if s.leader.Running == status.No {
-		n.Warnings = []string{s.leader.Message + "; the change takes effect when a controller runs"}
+		all = append(all, s.leader.Message+"; the change takes effect when a controller runs")
 	}
-	return n, func(ctx context.Context) error { return s.overrides.Override(ctx, node, s.gate, "") }
+	return all
+}
+
+// evictsWarning is the warning about a gate that closes with the effect NoExecute.
+const evictsWarning = "the taint is NoExecute: pods that do not tolerate it are evicted"
+
+// unknownGate returns the warning about a gate that does not exist.
+func (s *overrider) unknownGate() string {
+	return fmt.Sprintf("the effect is unknown: NodeGate %s does not exist; the gate was deleted, or is declared in a file of the controller", s.gate)
 }
 
 // planRemoveTaint plans to remove the taint of a gate with reopen Manual, which opens
