@@ -5,6 +5,7 @@ package prometheus
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -242,6 +243,48 @@ func TestBirthsOpenByAge(t *testing.T) {
 		if early, late := firing(t, &rule, series, 25*time.Minute), firing(t, &rule, series, 32*time.Minute); len(early) != 0 || len(late) != 1 {
 			t.Errorf("early: %q, late: %q", early, late)
 		}
+	}
+}
+
+// A replica that takes over may count before the first scrape of its counter. The alert then
+// fires, for a limited time. A restart, or a target that could not be scraped for some time,
+// does not make it fire again.
+func TestCountersThatStartAboveZero(t *testing.T) {
+	counters := map[string]string{
+		"NodegateNodesBornOpen": `nodegate_closes_total{gate="cni",reason="Birth",pod="%s"} %s`,
+		"NodegatePodsBypassed":  `nodegate_bypassed_pods_total{gate="cni",certainty="certain",pod="%s"} %s`,
+		"NodegatePodsLost":      `nodegate_rejected_pods_total{gate="cni",certainty="certain",owner="none",pod="%s"} %s`,
+	}
+	for _, rule := range alerts(t) {
+		counter, ok := counters[rule.Alert]
+		if !ok {
+			continue
+		}
+		delete(counters, rule.Alert)
+		first := fmt.Sprintf(counter, "a", "_x5 3x120")
+		for name, s := range map[string]struct {
+			series string
+			after  time.Duration
+			text   string // empty: no alert
+		}{
+			"at the first scrape":              {first, 6 * time.Minute, " 3 "},
+			"minutes later":                    {first, 14 * time.Minute, " 3 "},
+			"more after the first scrape":      {fmt.Sprintf(counter, "a", "_x5 3 5x120"), 12 * time.Minute, "gate cni"},
+			"long ago":                         {first, 80 * time.Minute, ""},
+			"in a container that was replaced": {fmt.Sprintf(counter, "a", "0x5 stale _x30 3x60"), 38 * time.Minute, " 3 "},
+			"in a second replica":              {fmt.Sprintf(counter, "a", "7x120") + "\n" + fmt.Sprintf(counter, "b", "_x85 3x30"), 90 * time.Minute, " 3 "},
+			"a new pod that counts nothing":    {fmt.Sprintf(counter, "a", "7x80 stale") + "\n" + fmt.Sprintf(counter, "b", "_x80 0x40"), 90 * time.Minute, ""},
+			"failed scrape":                    {fmt.Sprintf(counter, "a", "3x80 stale 3x60"), 91 * time.Minute, ""},
+			"no scrapes for half an hour":      {fmt.Sprintf(counter, "a", "3x80 stale _x30 3x60"), 115 * time.Minute, ""},
+		} {
+			got := firing(t, &rule, s.series, s.after)
+			if fires := s.text != ""; fires != (len(got) == 1) || fires && !strings.Contains(got[0], s.text) {
+				t.Errorf("%s, %s: these alerts fire: %q, want %q", rule.Alert, name, got, s.text)
+			}
+		}
+	}
+	if len(counters) > 0 {
+		t.Errorf("there are no alerts %q", slices.Sorted(maps.Keys(counters)))
 	}
 }
 
