@@ -41,9 +41,22 @@ func alerts(t *testing.T) []rulefmt.Rule {
 	return groups.Groups[0].Rules
 }
 
-// firing evaluates a rule every minute for a duration, with the given series: one per line,
-// with a value per minute. It returns the texts of the alerts that fire at the end.
+// firing returns the texts of the alerts that fire after a duration.
 func firing(t *testing.T, rule *rulefmt.Rule, series string, after time.Duration) (summaries []string) {
+	t.Helper()
+	for _, a := range firingAlerts(t, rule, series, after) {
+		text := a.Annotations.String()
+		if strings.Contains(text, "no value") || strings.Contains(text, "error expanding") {
+			t.Errorf("annotations: %s", text)
+		}
+		summaries = append(summaries, a.Annotations.Get("summary")+" "+a.Annotations.Get("description"))
+	}
+	return summaries
+}
+
+// firingAlerts evaluates a rule every minute for a duration, with the given series: one per
+// line, with a value per minute. It returns the alerts that fire at the end.
+func firingAlerts(t *testing.T, rule *rulefmt.Rule, series string, after time.Duration) []*rules.Alert {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(rule.Expr)
 	if err != nil {
@@ -58,17 +71,7 @@ func firing(t *testing.T, rule *rulefmt.Rule, series string, after time.Duration
 			t.Fatal(err)
 		}
 	}
-	for _, a := range alert.ActiveAlerts() {
-		if a.State != rules.StateFiring {
-			continue
-		}
-		text := a.Annotations.String()
-		if strings.Contains(text, "no value") || strings.Contains(text, "error expanding") {
-			t.Errorf("annotations: %s", text)
-		}
-		summaries = append(summaries, a.Annotations.Get("summary")+" "+a.Annotations.Get("description"))
-	}
-	return summaries
+	return slices.DeleteFunc(alert.ActiveAlerts(), func(a *rules.Alert) bool { return a.State != rules.StateFiring })
 }
 
 // A scenario is a set of series, and how long the rule is evaluated with them.
@@ -285,6 +288,39 @@ func TestCountersThatStartAboveZero(t *testing.T) {
 	}
 	if len(counters) > 0 {
 		t.Errorf("there are no alerts %q", slices.Sorted(maps.Keys(counters)))
+	}
+}
+
+// In a Prometheus of several clusters, the alert fires for the cluster that has no metrics, for
+// a day after the last ones.
+func TestDownPerCluster(t *testing.T) {
+	const up, down = `nodegate_build_info{cluster="a",pod="a"} 1x1600`, `nodegate_build_info{cluster="b",pod="a"} 1x5 stale`
+	for _, rule := range alerts(t) {
+		if rule.Alert != "NodegateDown" {
+			continue
+		}
+		for name, s := range map[string]struct {
+			series []string
+			after  time.Duration
+			want   []string // clusters
+		}{
+			"one cluster":                 {[]string{up, down}, 11 * time.Minute, []string{"b"}},
+			"an hour later":               {[]string{up, down}, 2 * time.Hour, []string{"b"}},
+			"less than five minutes":      {[]string{up, down}, 9 * time.Minute, nil},
+			"a day later":                 {[]string{up, down}, 25 * time.Hour, nil},
+			"another replica":             {[]string{up, down, `nodegate_build_info{cluster="b",pod="b"} 1x60`}, 20 * time.Minute, nil},
+			"all clusters":                {[]string{down}, 11 * time.Minute, []string{"b"}},
+			"all clusters, a day later":   {[]string{down}, 25 * time.Hour, []string{""}},
+			"a Prometheus of one cluster": {[]string{`nodegate_build_info{pod="a"} 1x5 stale`}, 11 * time.Minute, []string{""}},
+		} {
+			var got []string
+			for _, a := range firingAlerts(t, &rule, strings.Join(s.series, "\n"), s.after) {
+				got = append(got, a.Labels.Get("cluster"))
+			}
+			if !slices.Equal(got, s.want) {
+				t.Errorf("%s: it fires for the clusters %q, want %q", name, got, s.want)
+			}
+		}
 	}
 }
 
