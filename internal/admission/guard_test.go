@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	admissionregistrationv1ac "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -137,6 +138,39 @@ func TestGuardsAreProved(t *testing.T) {
 	after, err := in.admin.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
 	if err != nil || after.Labels["nodegate.dev/probe"] != "" || after.Annotations[prefix+"Probe"] != "" {
 		t.Errorf("a probe changed the Node: %v, %v, %v", after.Labels, after.Annotations, err)
+	}
+}
+
+// TestBindingThatWarns tests what the runbook of NodegateGuardMissing relies on: server-side
+// apply merges validationActions, so a binding that was changed to Warn must be deleted first.
+func TestBindingThatWarns(t *testing.T) {
+	in := install(t)
+	writer, err := client.New(in.Admin(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "binding-that-warns" // its policy does not exist, so it has no effect
+	apply := func() error {
+		actions := admissionregistrationv1ac.ValidatingAdmissionPolicyBindingSpec().WithPolicyName(name).WithValidationActions(admissionregistrationv1.Deny)
+		return writer.Apply(t.Context(), admissionregistrationv1ac.ValidatingAdmissionPolicyBinding(name).WithSpec(actions), client.FieldOwner("kubectl"), client.ForceOwnership)
+	}
+	if err := apply(); err != nil {
+		t.Fatal(err)
+	}
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{}
+	t.Cleanup(func() { _ = writer.Delete(context.Background(), binding) })
+	if err := writer.Get(t.Context(), client.ObjectKey{Name: name}, binding); err != nil {
+		t.Fatal(err)
+	}
+	binding.Spec.ValidationActions = []admissionregistrationv1.ValidationAction{admissionregistrationv1.Warn}
+	if err := writer.Update(t.Context(), binding, client.FieldOwner("kubectl-edit")); err != nil {
+		t.Fatal(err)
+	}
+	if err := apply(); !apierrors.IsInvalid(err) {
+		t.Errorf("applying it over Warn: %v, want that the API server rejects it", err)
+	}
+	if err := errors.Join(writer.Delete(t.Context(), binding), apply()); err != nil {
+		t.Errorf("applying it after it was deleted: %v", err)
 	}
 }
 
