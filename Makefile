@@ -265,7 +265,7 @@ bench-baseline: ## Write bench/allocations.txt anew.
 release: ## Build a release into dist/, with SBOMs and checksums (VERSION=v0.1.0).
 	@grep -qx 'appVersion: $(VERSION)' charts/nodegate/Chart.yaml || \
 		{ echo "VERSION=$(VERSION) is not the chart's: set version and appVersion in charts/nodegate/Chart.yaml" >&2; exit 1; }
-	@git diff --quiet HEAD || { echo "The files are not those of the commit: commit or stash what has changed." >&2; exit 1; }
+	@changed=$$(git status --porcelain --untracked-files=normal) && test -z "$$changed" || { echo "The files are not those of the commit: commit or remove what 'git status' lists." >&2; exit 1; }
 	rm -rf $(DIST)
 	$(MAKE) dist dist-plugin
 	go run -C hack/tools/image . -source '$(CURDIR)' -version $(VERSION) -out '$(abspath $(DIST))/image'
