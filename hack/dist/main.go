@@ -18,6 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"text/template"
 	"time"
 )
@@ -99,6 +100,18 @@ func run(ctx context.Context, version, out string, build func(ctx context.Contex
 	return nil
 }
 
+// settings are those settings of Go that affect a program, which would otherwise be the
+// builder's. Go uses the value of 'go env -w' if a variable is empty, so none is. A comma is an
+// empty list of experiments. hack/tools/image has the same settings.
+var settings = []string{
+	"CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=,", "GOFIPS140=off", "GOFLAGS=-mod=readonly", "GOWORK=off",
+}
+
+// environment returns the environment of the compiler.
+func environment(p platform) []string {
+	return slices.Concat(os.Environ(), settings, []string{"GOOS=" + p.OS, "GOARCH=" + p.Arch})
+}
+
 // compile builds the program for a platform, reproducibly.
 func compile(ctx context.Context, p platform) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "dist")
@@ -108,7 +121,7 @@ func compile(ctx context.Context, p platform) ([]byte, error) {
 	defer func() { _ = os.RemoveAll(dir) }()
 	path := filepath.Join(dir, p.Bin)
 	command := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w", "-o", path, "./cmd/kubectl-gate")
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Arch)
+	command.Env = environment(p)
 	if output, err := command.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, output)
 	}

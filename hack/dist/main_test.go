@@ -12,8 +12,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -114,6 +116,30 @@ func unpack(t *testing.T, archive []byte) map[string]string {
 			t.Fatal(err)
 		}
 		content[header.Name] = string(data)
+	}
+}
+
+// The settings of the builder, in the environment or by 'go env -w', have no effect on programs.
+func TestGoSettingsAreIgnored(t *testing.T) {
+	const others = "GOAMD64=v3 GOARM64=v9.0 GOEXPERIMENT=nogreenteagc GOFIPS140=latest GOFLAGS=-gcflags=-N CGO_ENABLED=1"
+	file := filepath.Join(t.TempDir(), "env")
+	if err := os.WriteFile(file, []byte(strings.ReplaceAll(others, " ", "\n")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, set := range map[string]func(variable, value string){
+		"go env -w":   func(variable, _ string) { t.Setenv(variable, "") },
+		"environment": t.Setenv,
+	} {
+		t.Setenv("GOENV", file)
+		for setting := range strings.FieldsSeq(others) {
+			set(strings.SplitN(setting, "=", 2)[0], strings.SplitN(setting, "=", 2)[1])
+		}
+		command := exec.CommandContext(t.Context(), "go", "env", "GOARCH", "GOAMD64", "GOARM64", "GOFIPS140", "GOFLAGS", "CGO_ENABLED", "GOEXPERIMENT")
+		command.Env = environment(platform{OS: "linux", Arch: "arm64"})
+		output, err := command.Output()
+		if got := strings.Fields(string(output)); err != nil || strings.Join(got, " ") != "arm64 v1 v8.0 off -mod=readonly 0 ," {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
 	}
 }
 

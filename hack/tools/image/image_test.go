@@ -188,6 +188,37 @@ func TestImageIsReproducible(t *testing.T) {
 	}
 }
 
+// The settings of the builder, in the environment or by 'go env -w', change nothing.
+func TestImageIgnoresGoSettings(t *testing.T) {
+	build := func() []byte {
+		t.Helper()
+		archive, err := os.ReadFile(built(t, options{version: "v1.2.3"}) + ".tar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return archive
+	}
+	want := build()
+	settings := map[string]string{"GOAMD64": "v2", "GOARM64": "v8.1", "GOEXPERIMENT": "nogreenteagc", "GOFIPS140": "latest", "GOFLAGS": "-gcflags=-N"}
+	for name, value := range settings {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "env")
+			if err := os.WriteFile(file, []byte(name+"="+value+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("GOENV", file)
+			t.Setenv(name, "") // as if it were not set
+			if !bytes.Equal(build(), want) {
+				t.Error("with 'go env -w', the image differs")
+			}
+			t.Setenv(name, value)
+			if !bytes.Equal(build(), want) {
+				t.Error("with the variable in the environment, the image differs")
+			}
+		})
+	}
+}
+
 // An image may have several programs. It runs the first one.
 func TestSeveralPrograms(t *testing.T) {
 	manifest, err := indexOf(t, built(t, options{version: "v1.2.3", packages: "./cmd/world,./cmd/hello"})).IndexManifest()

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -82,6 +83,13 @@ func (o *options) run(ctx context.Context) error {
 	return push(ctx, o.push, index)
 }
 
+// settings are those settings of Go that affect a program, which would otherwise be the
+// builder's. Go uses the value of 'go env -w' if a variable is empty, so none is. A comma is an
+// empty list of experiments. hack/dist has the same settings.
+var settings = []string{
+	"CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=,", "GOFIPS140=off", "GOFLAGS=-mod=readonly", "GOWORK=off",
+}
+
 // build builds the programs for a platform: static, and without local paths.
 func (o *options) build(ctx context.Context, dir, platform string) (compiled, error) {
 	p, err := v1.ParsePlatform(platform)
@@ -91,10 +99,9 @@ func (o *options) build(ctx context.Context, dir, platform string) (compiled, er
 	out := compiled{platform: *p, dir: filepath.Join(dir, p.OS+"-"+p.Architecture)}
 	for pkg := range strings.SplitSeq(o.packages, ",") {
 		out.names = append(out.names, filepath.Base(pkg))
-		// The program contains its version from git, regardless of the machine's GOFLAGS.
 		command := exec.CommandContext(ctx, "go", "build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w -buildid=", "-o", out.dir+"/", pkg)
 		command.Dir = o.source
-		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+p.OS, "GOARCH="+p.Architecture, "GOFLAGS=", "GOWORK=off")
+		command.Env = slices.Concat(os.Environ(), settings, []string{"GOOS=" + p.OS, "GOARCH=" + p.Architecture})
 		command.Stdout, command.Stderr = os.Stderr, os.Stderr
 		if err := command.Run(); err != nil {
 			return compiled{}, fmt.Errorf("building %s for %s: %w", pkg, platform, err)
