@@ -77,6 +77,24 @@ func TestWorkflowsAreSafe(t *testing.T) {
 	}
 }
 
+// Before the workflow signs anything, it compares the public key of the signing key with the one
+// in the repository, which users verify with. It publishes the latter.
+func TestReleaseIsSignedWithTheKeyOfTheRepository(t *testing.T) {
+	const key = "docs/security/release.pub"
+	text := read(t, ".github/workflows/release.yml")
+	at := -1
+	for _, want := range []string{"openssl pkey -in \"$RUNNER_TEMP/release.key\" -pubout | cmp - " + key, "make publish", "cp " + key + " dist/"} {
+		next := strings.Index(text, want)
+		if next < 0 || next < at {
+			t.Errorf("release.yml does not contain %q in this order", want)
+		}
+		at = next
+	}
+	if page := read(t, "docs/security/verify.md"); !strings.Contains(page, "-out "+key) {
+		t.Errorf("docs/security/verify.md does not create %s", key)
+	}
+}
+
 // versions.yml and SCOPE.md must list the versions that can be built.
 func TestEachKubernetesVersionIsTested(t *testing.T) {
 	var workflow map[string]any
