@@ -181,6 +181,9 @@ func (w *world) life(hasPolicies bool) {
 		published()
 	}
 
+	w.downgrades(former)
+	published()
+
 	// As after an upgrade of the cluster.
 	values["birth"] = "auto"
 	must(w.T, w.helm(values, "upgrade", "nodegate", chart))
@@ -205,6 +208,24 @@ func (w *world) life(hasPolicies bool) {
 		if err := w.find(name, o); !apierrors.IsNotFound(err) {
 			w.Errorf("%s still exists (%v)", name, err)
 		}
+	}
+}
+
+// downgrades verifies what the guide states about a certificate that was renewed: Helm cannot
+// roll back to a release with the former certificate, and an upgrade to the former chart works.
+func (w *world) downgrades(former string) {
+	w.Helper()
+	if err := w.helm(nil, "rollback", "nodegate", "1"); err == nil || !strings.Contains(err.Error(), "conflict") {
+		w.Errorf("rolling back to the former certificate: %v, want a conflict", err)
+	}
+	values, err := helm(w.T, nil, "get", "values", "nodegate", "--revision", "1", "--kubeconfig", w.cluster.Kubeconfig(), "--namespace", namespace, "--output", "yaml")
+	must(w.T, err)
+	file := filepath.Join(w.TempDir(), "values.yaml")
+	write(w.T, file, []byte(values))
+	must(w.T, w.helm(nil, "upgrade", "nodegate", former, "--values", file, "--set", "crds.check=false"))
+	w.allows(formerKeys)
+	if image := w.image(); image != "ghcr.io/nodegate/nodegate:0.0.9" {
+		w.Errorf("the former chart has the image %s", image)
 	}
 }
 
