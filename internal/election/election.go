@@ -53,7 +53,7 @@ type Options struct {
 	// must be a whole number of seconds, at least two. The leader renews the Lease four
 	// times in this time. When nine tenths of it have passed since it sent the last renewal that
 	// succeeded, it stops leading; renewals may therefore take four tenths each. A candidate
-	// reads the Lease at intervals of one to two tenths. Defaults to DefaultDuration.
+	// reads the Lease at intervals of one to 2.2 tenths. Defaults to DefaultDuration.
 	Duration time.Duration
 	// Log receives one line for each transition.
 	Log logr.Logger

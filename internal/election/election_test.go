@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -289,7 +290,8 @@ func TestHandover(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			within := time.Duration(0)
 			if unwatched {
-				within = 400 * time.Millisecond
+				jitter := leaderelection.JitterFactor
+				within = time.Duration((1 + jitter) * float64(DefaultDuration/10))
 			}
 			two(t, func(t *testing.T, s *server, a, b *replica) {
 				if unwatched {
