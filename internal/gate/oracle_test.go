@@ -402,7 +402,7 @@ func (m *memory) maybeClose(s *sim, g *Gate) {
 	rebooted := booted && s.facts.Boot.After != "" && s.now.Before(s.facts.Boot.Seen.Add(time.Minute))
 	partitioned := z.Nodes >= 3 && float64(z.Silent)/float64(z.Nodes) > 0.55
 	again := againText(g)
-	silent := n.Silent() && !partitioned && !strings.HasSuffix(again, ":NoExecute")
+	silent := n.Silent() && (z.Nodes < 3 || settled(s)) && !partitioned && !strings.HasSuffix(again, ":NoExecute")
 	if g.Reclose == v1alpha1.RecloseNever && booted {
 		m.boot = ""
 	}
@@ -419,6 +419,12 @@ func (m *memory) maybeClose(s *sim, g *Gate) {
 	if rebooted {
 		m.old, m.known = presentReady(s, g.Name), s.facts.Boot.Seen
 	}
+}
+
+// settled reports whether Ready has been Unknown for five seconds.
+func settled(s *sim) bool {
+	c, _ := s.facts.Node.Condition("Ready")
+	return !s.now.Before(c.Transition.Add(5 * time.Second))
 }
 
 // takeUp updates the gate to an unobserved boot once its signals have had a minute to

@@ -124,9 +124,12 @@ func (h *history) events() map[string]func(*rapid.T) {
 				h.pods(p.Name, p)
 			}
 		},
-		"pod is removed":        func(t *rapid.T) { h.pods(name(t)) },
-		"shutdown":              func(t *rapid.T) { h.shuttingDown(rapid.Bool().Draw(t, "is")) },
-		"zone":                  func(t *rapid.T) { h.zone(2, rapid.IntRange(0, 2).Draw(t, "silent")) },
+		"pod is removed": func(t *rapid.T) { h.pods(name(t)) },
+		"shutdown":       func(t *rapid.T) { h.shuttingDown(rapid.Bool().Draw(t, "is")) },
+		"zone": func(t *rapid.T) {
+			nodes := rapid.SampledFrom([]int{2, 10}).Draw(t, "nodes")
+			h.zone(nodes, rapid.IntRange(0, nodes).Draw(t, "silent"))
+		},
 		"relabel":               func(t *rapid.T) { h.label("pool", rapid.SampledFrom([]string{"gpu", "cpu"}).Draw(t, "pool")) },
 		"invisible":             func(*rapid.T) { h.gates = nil; h.invisible() },
 		"visible":               func(*rapid.T) { h.gates = slices.Clone(h.all); h.facts.CompleteSources = map[string]bool{"crd": true} },
@@ -468,4 +471,22 @@ func garbageRecord(t *rapid.T) string {
 		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("true", "false"),
 		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("-1", "0", "1000000000", "9000000000000000000"),
 		pick("", "Open", "Closed", "Ajar"), pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("true", "false"))
+}
+
+// Histories of a node whose zone is partitioned, or in which it alone is unreachable.
+func TestHistoriesOfAZone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const name = "flag1"
+		h := newHistory(t, []Gate{aGate(name, waitingFor(flagSignal(name)), tainting("flag1.example/x:NoSchedule"))}, 0)
+		h.flag(name, "holds")
+		actions, all := map[string]func(*rapid.T){}, h.events()
+		for _, event := range []string{"time passes", "ready", "reboot", "zone", "shutdown"} {
+			actions[event] = all[event]
+		}
+		actions[""] = func(t *rapid.T) { // runs after each event
+			h.oracle.observe(h.sim)
+			h.decideAndCheck(t)
+		}
+		t.Repeat(actions)
+	})
 }
