@@ -93,20 +93,23 @@ func (g *target) connect(protocols ...string) *tls.Conn {
 }
 
 // stall begins a request of the given size and never sends the last byte.
-func (g *target) stall(size int) {
+func (g *target) stall(size int) net.Conn {
 	g.Helper()
 	c := g.connect("http/1.1")
 	fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
 	_, _ = c.Write(make([]byte, min(size-1, bufferBytes))) // as much as the server buffers before the handler reads
+	return c
 }
 
 // 64 clients begin requests of the maximum size and never end them. Their memory is
-// limited, and other requests are answered meanwhile.
+// limited, other requests are answered meanwhile, and the server ends the connections.
 func TestManyLargeRequests(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t)
+	var ends sync.WaitGroup
 	for range 64 {
-		g.stall(maxRequest)
+		c := g.stall(maxRequest)
+		ends.Go(func() { _, _ = io.Copy(io.Discard, c) })
 	}
 	for g.handler.limits.large.TryAcquire(maxRequest) { // until all that may be taken is taken
 		g.handler.limits.large.Release(maxRequest)
@@ -119,6 +122,10 @@ func TestManyLargeRequests(t *testing.T) {
 		t.Error("large requests use the capacity that is reserved for others")
 	}
 	g.handler.limits.bytes.Release(maxBytes - maxLarge - leastRequest)
+	ends.Wait()
+	if err := g.handler.limits.bytes.Acquire(t.Context(), maxBytes); err != nil {
+		t.Errorf("ended requests still count: %v", err)
+	}
 }
 
 // At the limit, a request waits. It is rejected after the timeout.

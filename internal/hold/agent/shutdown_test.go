@@ -168,6 +168,25 @@ func TestWithdrawalIsRepeated(t *testing.T) {
 	})
 }
 
+// An announcement that the API server does not accept ends when logind no longer waits. Otherwise,
+// the agent could announce a shutdown after it was cancelled.
+func TestAnnouncementEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		config := &transport.Config{Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("unavailable") })}
+		client, err := jsonclient.New("http://test", config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &Agent{Client: client, Node: "mine", Boot: boot, Log: slog.New(slog.DiscardHandler)}
+		a.prepare()
+		began := time.Now()
+		a.announce(t.Context(), true)
+		if took := time.Since(began); took != announceLimit {
+			t.Errorf("announcing ended after %s, want %s", took, announceLimit)
+		}
+	})
+}
+
 // The withdrawal ends when another writer has taken over the condition, which the policy then
 // rejects. The agent may observe that later than the API server.
 func TestWithdrawalEndsWithAnotherWriter(t *testing.T) {
