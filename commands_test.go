@@ -13,6 +13,8 @@ import (
 var (
 	// testCommand matches a go test command in a page, without "go test".
 	testCommand = regexp.MustCompile("`(?:[A-Z_]+=\\S+ )*go test ([^`]*)`")
+	// testLine matches the same in a block of commands.
+	testLine = regexp.MustCompile(`(?m)^(?:[A-Z_]+=\S+ )*go test ([^#` + "`" + `\n]*)`)
 	// selection matches a flag that selects tests or benchmarks, with its pattern.
 	selection    = regexp.MustCompile(`-(run|bench) (?:'([^']*)'|(\S+))`)
 	directory    = regexp.MustCompile(`(?:^|\s)(\.\S*)`)
@@ -24,8 +26,11 @@ var (
 // alternative of its pattern. go test itself succeeds if it selects none.
 func TestCommandsSelectTests(t *testing.T) {
 	functions := testFunctions(t)
+	found := 0
 	for _, page := range pages(t) {
-		for _, match := range testCommand.FindAllStringSubmatch(read(t, page), -1) {
+		text := read(t, page)
+		for _, match := range append(testCommand.FindAllStringSubmatch(text, -1), testLine.FindAllStringSubmatch(text, -1)...) {
+			found++
 			command := strings.Join(strings.Fields(match[1]), " ")
 			directories := directory.FindAllStringSubmatch(command, -1)
 			for _, flag := range selection.FindAllStringSubmatch(command, -1) {
@@ -40,6 +45,23 @@ func TestCommandsSelectTests(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d commands were found", found)
+	}
+}
+
+// The tests that CI runs on an older Kubernetes exist: each alternative selects one.
+func TestMainPathsExist(t *testing.T) {
+	match := regexp.MustCompile(`(?m)^main_paths='\^Test\((.*)\)'$`).FindStringSubmatch(read(t, ".ci/run"))
+	if match == nil {
+		t.Fatal("main_paths is not found")
+	}
+	functions := testFunctions(t)
+	for alternative := range strings.SplitSeq(match[1], "|") {
+		if !selects(functions, "Test", regexp.MustCompile("^Test"+alternative), [][]string{{"", "./e2e"}}) {
+			t.Errorf("%s selects nothing", alternative)
 		}
 	}
 }
