@@ -19,14 +19,15 @@ const (
 )
 
 // awaitFeeds waits until the controller is ready or it is no longer worthwhile to wait. Until
-// the gates have been compiled, it waits in any case: a leader without gates would write a
-// parameter with which the birth policy closes nothing. That takes at most rulesMaxWait, and
-// the rest of an attempt to list rules. It returns false if the context ends first.
+// the gates have been compiled in this term, it waits in any case: a leader without gates would
+// write a parameter with which the birth policy closes nothing, and a leader with the gates of
+// its previous term would open new gates as deleted. That takes at most rulesMaxWait, and the
+// rest of an attempt to list rules. It returns false if the context ends first.
 func (c *Controller) awaitFeeds(ctx context.Context) bool {
 	ticker := c.clock.NewTicker(feedInterval)
 	defer ticker.Stop()
 	began, told := c.clock.Now(), false
-	for c.Ready() != nil {
+	for !c.compiled.Load() || c.Ready() != nil {
 		select {
 		case <-ctx.Done():
 			return false
@@ -34,7 +35,7 @@ func (c *Controller) awaitFeeds(ctx context.Context) bool {
 		}
 		waited := c.clock.Since(began)
 		switch {
-		case waited < feedTimeout, c.set.Load().Seq == 0:
+		case waited < feedTimeout, !c.compiled.Load():
 		case waited >= feedTimeoutMax, c.clock.Since(c.needsFeed.LastReceived()) >= feedTimeout:
 			c.log.Info("starting although some feeds are not synced", "unsynced", c.needsFeed.Unsynced())
 			return true

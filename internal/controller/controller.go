@@ -66,6 +66,7 @@ type Controller struct {
 	client      client.Client
 	set         atomic.Pointer[gateset.Set]
 	needs       atomic.Pointer[gate.Needs] // the needs that were last passed to the feed
+	compiled    atomic.Bool                // set is not that of the previous term
 	order       *nodequeue.Lanes
 	queue       workqueue.TypedRateLimitingInterface[string]
 	resync      *nodequeue.Resyncer
@@ -255,6 +256,7 @@ func (c *Controller) refreshGates(managed map[string]string) {
 	c.ledger.SetTerms(termsOf(set))
 	c.groups.Keep(set.Together)
 	c.set.Store(set)
+	c.compiled.Store(true)
 	c.birth.Changed()
 	if c.leading.Load() {
 		c.resyncAll()

@@ -23,6 +23,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 	"github.com/nodegate/nodegate/internal/kube/write"
@@ -64,6 +65,8 @@ type world struct {
 	// successor of another leader.
 	giveUpLease bool
 	tookOver    bool
+	// previous, if set, is the set of the replica's previous term.
+	previous *gateset.Set
 	// allowedKeys is the option AllowedTaintKeys.
 	allowedKeys []string
 	// unsyncedFeeds and received, if set, implement Unsynced and LastReceived.
@@ -340,6 +343,11 @@ func (w *world) startWithCause(log logr.Logger, funcs interceptor.Funcs) (stop f
 	w.c.Attach(w, w.applier(), w.pods)
 	if w.compile != nil {
 		w.c.compiler.Compile = w.compile
+	}
+	if w.previous != nil {
+		needs := w.previous.Needs(w.DaemonSets())
+		w.c.set.Store(w.previous)
+		w.c.needs.Store(&needs)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	var running sync.WaitGroup

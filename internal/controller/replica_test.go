@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"errors"
 	"maps"
 	"testing"
 	"testing/synctest"
@@ -10,9 +11,11 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -101,6 +104,41 @@ func TestBudgetAfterAHandover(t *testing.T) {
 		controllertest.Pass(time.Minute)
 		if n := w.closed(); n != 1 {
 			t.Errorf("%d nodes are closed under a budget of one", n)
+		}
+	})
+}
+
+// A replica that is elected again does not act on the gates of its previous term. A gate that was
+// created in the meantime has not been deleted.
+func TestNextTermWaitsForItsOwnGates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ng := controllertest.Gate("gate")
+		entry, err := admission.NewEntry(ng)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t, ng)
+		w.add(1, func(_ int, n *gate.Node) {
+			delete(n.Labels, "fit")
+			isClosed(n, "gate", v1alpha1.ReasonBirth)
+		})
+		w.tookOver, w.previous = true, gateset.New(&gateset.Set{Seq: 6}, gateset.Snapshot{Source: v1alpha1.SourceCRD, Complete: true}, gate.KeyPolicy{})
+		defer w.start(logr.Discard(), listingRules(func() ([]unstructured.Unstructured, error) {
+			<-time.After(30 * time.Millisecond)
+			return nil, errors.New("no response")
+		}))()
+		if err := w.c.client.Create(t.Context(), admission.Parameter("nodegate-system", v1alpha1.SourceCRD, []admission.Entry{entry})); err != nil {
+			t.Fatal(err)
+		}
+		for _, waited := range []time.Duration{5 * time.Second, rulesMaxWait} {
+			controllertest.Pass(waited)
+			if n := w.closed(); n != 1 || w.nodes["n0000"].Records["gate"] == "" {
+				t.Errorf("after %s: %d nodes are closed, records %v, want the node to remain closed", waited, n, w.nodes["n0000"].Records)
+			}
+			w.wantParameters("after "+waited.String(), "map[gate:"+controllertest.TaintKey+"]")
+		}
+		if !w.c.leading.Load() {
+			t.Error("the controller does not lead")
 		}
 	})
 }
