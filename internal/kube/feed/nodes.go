@@ -152,10 +152,13 @@ func (s *Nodes) nameOf(name string) string {
 func (s *Nodes) observe(o *corev1.Node) {
 	n := s.pack(o)
 	s.Update(func() []nodeChange {
-		if known := s.byName[n.Name]; known == nil || older(n, known) {
+		known := s.byName[n.Name]
+		if known == nil || older(n, known) {
 			return nil
 		}
-		s.observed[n.Name] = true
+		if older(known, n) { // otherwise the watch may have delivered this state
+			s.observed[n.Name] = true
+		}
 		return s.take(n)
 	})
 }

@@ -87,10 +87,15 @@ func TestListOlderThanWrite(t *testing.T) {
 			s.ReplaceAt([]*packed.Node{node("5")}, "7")
 			s.ReplaceAt([]*packed.Node{node("5")}, "8")
 		}, "9"},
-		"a list that contains the write":          {func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("9", "closed")}, "9") }, "9"},
-		"a later list":                            {func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("11")}, "12") }, "11"},
-		"a list of restored data":                 {func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("3")}, "4") }, "3"},
-		"restored after the watch delivered it":   {func(s nodeSink) { s.Put(node("9", "closed")); s.ReplaceAt([]*packed.Node{node("5")}, "8") }, "5"},
+		"a list that contains the write":        {func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("9", "closed")}, "9") }, "9"},
+		"a later list":                          {func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("11")}, "12") }, "11"},
+		"a list of restored data":               {func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("3")}, "4") }, "3"},
+		"restored after the watch delivered it": {func(s nodeSink) { s.Put(node("9", "closed")); s.ReplaceAt([]*packed.Node{node("5")}, "8") }, "5"},
+		"restored, and delivered before observed": {func(s nodeSink) {
+			s.Put(node("9", "closed"))
+			s.observe(written)
+			s.ReplaceAt([]*packed.Node{node("5")}, "8")
+		}, "5"},
 		"the watch is behind the write":           {func(s nodeSink) { s.Put(node("6")); s.ReplaceAt([]*packed.Node{node("6")}, "7") }, "9"},
 		"the node is missing from the older list": {func(s nodeSink) { s.ReplaceAt(nil, "7") }, ""},
 	} {
