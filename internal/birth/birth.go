@@ -163,7 +163,7 @@ func (b *Reconciler) due(set *gateset.Set, now time.Time, failed map[string]erro
 		}
 		state, known := before[name]
 		if identity := identify(set.Declared[name]); !known || state.identity != identity {
-			state = birthState{identity: identity, err: errNotChecked}
+			state = birthState{identity: identity, err: ErrNotChecked}
 		}
 		if failed[name] != nil && state.err == nil {
 			state.due = time.Time{}
@@ -240,7 +240,7 @@ func (b *Reconciler) Proved(ng *v1alpha1.NodeGate) error {
 	if state, known := b.gates[ng.Name]; known && state.identity == identify(ng) {
 		return state.err
 	}
-	return errNotChecked
+	return ErrNotChecked
 }
 
 // LastProved returns the time of the last successful probe of this version of the gate,
@@ -371,4 +371,5 @@ func (b *Reconciler) writeEach(ctx context.Context, have *corev1.PodTemplate, so
 	return nil
 }
 
-var errNotChecked = errors.New("whether new nodes are closed has not been checked yet")
+// ErrNotChecked is the result of a gate that has not been probed yet.
+var ErrNotChecked = errors.New("whether new nodes are closed has not been checked yet")

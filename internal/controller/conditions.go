@@ -3,12 +3,14 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/birth"
 	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
@@ -92,7 +94,7 @@ func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s 
 		a := o.set.Acceptance[ng.Name]
 		condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
 	}
-	ready, reason, message := r.ready(o, ng, s)
+	ready, reason, message := r.ready(o, ng, last, s)
 	condition(v1alpha1.ConditionReady, ready, reason, message)
 	if r.ledger.IsCounted(ng.Name) {
 		out.Nodes.Throttled = int32(s.Throttled.Count)
@@ -123,7 +125,7 @@ func throttledMessage(s *fleet.Summary, ng *v1alpha1.NodeGate) string {
 
 // ready returns whether a gate is ready. Problems are checked in the order in which they
 // must be fixed.
-func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary) (ok bool, reason, message string) {
+func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, last *reported, s *fleet.Summary) (ok bool, reason, message string) {
 	switch a := o.set.Acceptance[ng.Name]; {
 	case o.set.Compiling(ng.Name):
 		return false, a.Reason, a.Message
@@ -150,7 +152,7 @@ func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary) (
 	if s.Denied.Count > 0 {
 		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.Denied, s.Denial)
 	}
-	if reason, message := r.unproved(g, ng); reason != "" {
+	if reason, message := r.unproved(g, ng, last); reason != "" {
 		return false, reason, message
 	}
 	if g.Mode == v1alpha1.ModeDryRun {
@@ -163,9 +165,9 @@ func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, s *fleet.Summary) (
 }
 
 // unproved returns what the API server does not do for a gate, or not provably, or "".
-func (r *reporter) unproved(g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
+func (r *reporter) unproved(g *gate.Gate, ng *v1alpha1.NodeGate, last *reported) (reason, message string) {
 	if g.Mode != v1alpha1.ModeDryRun && !ng.Spec.Follows() {
-		if err := r.birth.Proved(ng); err != nil {
+		if err := r.birth.Proved(ng); err != nil && !awaitsProof(err, ng, last) {
 			return v1alpha1.ReasonBirthNotProved, err.Error()
 		}
 	}
@@ -177,6 +179,14 @@ func (r *reporter) unproved(g *gate.Gate, ng *v1alpha1.NodeGate) (reason, messag
 		return v1alpha1.ReasonGuardNotProved, "gates work, but " + missing
 	}
 	return "", ""
+}
+
+// awaitsProof reports whether a gate with this result of probes was Ready under the previous
+// leader, and has not been probed since. It remains Ready until the first probe, because a new
+// leader needs seconds to probe many gates.
+func awaitsProof(result error, ng *v1alpha1.NodeGate, last *reported) bool {
+	was := meta.FindStatusCondition(last.status.Conditions, v1alpha1.ConditionReady)
+	return errors.Is(result, birth.ErrNotChecked) && was != nil && was.Status == metav1.ConditionTrue && was.ObservedGeneration == ng.Generation
 }
 
 // unmet returns what a gate needs that is not observed or not permitted, or "".

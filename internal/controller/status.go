@@ -189,7 +189,9 @@ func (r *reporter) measure(ctx context.Context, o *observed, ng *v1alpha1.NodeGa
 	summary := r.ledger.Summary(ng.Name)
 	switch {
 	case o.set.ClosesAtBirth(ng.Name):
-		r.metrics.BirthProved(ng.Name, r.birth.Proved(ng) == nil, r.birth.LastProved(ng))
+		if err := r.birth.Proved(ng); !awaitsProof(err, ng, last) {
+			r.metrics.BirthProved(ng.Name, err == nil, r.birth.LastProved(ng))
+		}
 	case o.set.Compiling(ng.Name): // it is not known yet whether the gate is accepted: the previous values remain
 	default:
 		r.metrics.NotClosedAtBirth(ng.Name)
