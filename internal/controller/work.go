@@ -66,9 +66,6 @@ func (c *Controller) workOn(ctx context.Context, name string) {
 		return
 	}
 	c.queue.Forget(name)
-	if c.nodes.succeeded(name) {
-		c.log.Info("node can be written again", "node", name)
-	}
 	if after > 0 {
 		c.queue.AddAfter(name, after)
 	}

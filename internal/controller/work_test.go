@@ -6,16 +6,19 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/write"
 )
 
 // Work in progress is completed. Queued nodes are left to the next leader.
@@ -167,4 +170,40 @@ func TestNodeOpensDuringAResync(t *testing.T) {
 			t.Errorf("only %d nodes were waiting meanwhile, want thousands", left)
 		}
 	})
+}
+
+// A node whose write has failed is reported as writable only after a write has succeeded, not
+// while it is unknown or if only another gate could be written. Until then, the backoff continues.
+func TestWritableAgainOnlyAfterAWrite(t *testing.T) {
+	for name, c := range map[string]struct {
+		writer func(*world) write.Applier
+		then   func(*world)
+		failed string
+	}{
+		"nodes are listed again": {func(w *world) write.Applier {
+			w.fail = func(string) error { return write.ErrUnanswered }
+			return w
+		}, func(w *world) { w.setUnsynced(true) }, "cannot write node"},
+		"only another gate can be written": {func(w *world) write.Applier {
+			return &denyingWriter{world: w, deniesKey: controllertest.TaintKey}
+		}, func(w *world) { w.change("n0000", func(n *gate.Node) { n.Labels["well"] = "" }) }, "node write denied"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWaitingWorld(t, func(n *gate.Node) {
+					n.Records["other"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, otherKey)
+					n.Taints = append(n.Taints, corev1.Taint{Key: otherKey, Effect: corev1.TaintEffectNoSchedule})
+				})
+				w.writer = c.writer(w)
+				var log controllertest.LogLines
+				defer w.start(log.Logger(), interceptor.Funcs{})()
+				controllertest.Pass(time.Second)
+				c.then(w)
+				controllertest.Pass(30 * time.Second)
+				if again, failed := log.Count("can be written again"), log.Count(c.failed); again != 0 || failed != 1 {
+					t.Errorf("the node is reported %d times as writable, and %d times as failed, want once as failed; log:\n%s", again, failed, strings.Join(log.All(), "\n"))
+				}
+			})
+		})
+	}
 }
