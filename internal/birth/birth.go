@@ -40,7 +40,7 @@ type Reconciler struct {
 	// By specifies what closes gates at birth: the policy or the webhook.
 	By admission.Birth
 
-	// failing reports whether the last attempt to write the parameter failed.
+	// failing reports whether the last attempt to read or write the parameter failed.
 	failing bool
 	// pause is the time before which nothing is probed.
 	pause time.Time
@@ -149,8 +149,8 @@ func (b *Reconciler) reconcile(ctx context.Context, set *gateset.Set, clk clock.
 }
 
 // due drops the states of gates that do not close at birth, and returns the gates to
-// probe, most urgent first. They include gates whose parameter could not be written,
-// unless they have just been probed.
+// probe, most urgent first. They include gates whose parameter could not be read or written,
+// unless they have been proved within BirthLater, so that the others are probed, too.
 func (b *Reconciler) due(set *gateset.Set, now time.Time, failed map[string]error) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,8 +165,8 @@ func (b *Reconciler) due(set *gateset.Set, now time.Time, failed map[string]erro
 		if identity := identify(set.Declared[name]); !known || state.identity != identity {
 			state = birthState{identity: identity, err: ErrNotChecked}
 		}
-		if failed[name] != nil && state.err == nil {
-			state.due = time.Time{}
+		if soon := state.proved.Add(BirthLater); failed[name] != nil && state.err == nil && soon.Before(state.due) {
+			state.due = soon
 		}
 		if !state.due.After(now) {
 			due = append(due, name)
@@ -256,8 +256,8 @@ func (b *Reconciler) LastProved(ng *v1alpha1.NodeGate) time.Time {
 
 // syncParameter updates the parameter with the gates that close at birth, and returns
 // errors by gate.
-func (b *Reconciler) syncParameter(ctx context.Context, set *gateset.Set) map[string]error {
-	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
+func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) map[string]error {
+	ctx, cancel := context.WithTimeout(running, birthTimeout)
 	defer cancel()
 	failed := make(map[string]error)
 	var have corev1.PodTemplate
@@ -266,6 +266,7 @@ func (b *Reconciler) syncParameter(ctx context.Context, set *gateset.Set) map[st
 		for _, name := range set.Names() {
 			failed[name] = fmt.Errorf("reading the birth parameter: %w", err)
 		}
+		b.logParameter(running, err, "cannot read the birth parameter, retrying")
 		return failed
 	}
 	before := admission.Entries(&have)
@@ -284,11 +285,16 @@ func (b *Reconciler) syncParameter(ctx context.Context, set *gateset.Set) map[st
 			failed[e.Name] = err
 		}
 	}
-	if err != nil && !b.failing && ctx.Err() == nil {
-		b.log.Error(err, "cannot write the birth parameter, retrying")
+	b.logParameter(running, err, "cannot write the birth parameter, retrying")
+	return failed
+}
+
+// logParameter logs the first of consecutive failures to read or write the parameter.
+func (b *Reconciler) logParameter(running context.Context, err error, message string) {
+	if err != nil && !b.failing && running.Err() == nil {
+		b.log.Error(err, message)
 	}
 	b.failing = err != nil
-	return failed
 }
 
 // entries returns the desired entries of the parameter: those of the gates that close at

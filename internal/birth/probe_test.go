@@ -4,6 +4,7 @@ package birth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -38,6 +38,9 @@ type proving struct {
 	taken []string
 	// probes counts the probes.
 	probes atomic.Int32
+	// readFails and writeFails, if set, are the results of reads and writes of parameters.
+	readFails, writeFails atomic.Pointer[error]
+	log                   controllertest.LogLines
 }
 
 // newProving starts to probe gates. pool returns the value of the label by which a gate
@@ -49,9 +52,18 @@ func newProving(t *testing.T, gates int, pool func(int) string, taken ...string)
 			if node, probe := obj.(*corev1.Node); probe {
 				return p.create(node)
 			}
+			if err := p.writeFails.Load(); err != nil {
+				return *err
+			}
 			return nil
 		},
-	}), "nodegate-system", logr.Discard())
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+			if err := p.readFails.Load(); err != nil {
+				return *err
+			}
+			return c.Get(ctx, key, obj, o...)
+		},
+	}), "nodegate-system", p.log.Logger())
 	var all []*v1alpha1.NodeGate
 	for i := range gates {
 		ng := controllertest.Gate(fmt.Sprintf("gate-%03d", i))
@@ -210,4 +222,43 @@ func TestProbeWhoseNameIsTaken(t *testing.T) {
 			t.Errorf("error: %v", err)
 		}
 	})
+}
+
+// While the parameter cannot be read or written, proved gates are probed again, but those that
+// wait for a probe are probed, too. The failure is logged once.
+func TestEveryGateIsProbedWithoutAParameter(t *testing.T) {
+	failure := error(apierrors.NewInternalError(errors.New("etcd is full")))
+	for name, c := range map[string]struct {
+		fail func(*proving)
+		log  string
+	}{
+		"not read":    {func(p *proving) { p.readFails.Store(&failure) }, "cannot read the birth parameter"},
+		"not written": {func(p *proving) { p.writeFails.Store(&failure) }, "cannot write the birth parameter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const many = 60
+				b := newProving(t, many, strconv.Itoa)
+				controllertest.Pass(time.Minute)
+				b.wantProved(t)
+
+				c.fail(b)
+				edited := b.gates[many-1].DeepCopy()
+				edited.Generation, edited.Spec.NodeSelector.MatchLabels = 2, map[string]string{"pool": "edited"}
+				lost := b.gates[many-2]
+				b.works(b.gates[:many-2]...)
+				b.declare(append(slices.Clone(b.gates[:many-1]), edited)...)
+				controllertest.Pass(time.Minute)
+				b.wantProved(t, lost.Name, edited.Name)
+				for _, ng := range []*v1alpha1.NodeGate{lost, edited} {
+					if err := b.Proved(ng); !errors.Is(err, failure) {
+						t.Errorf("gate %s: %v, want the failure of the parameter", ng.Name, err)
+					}
+				}
+				if n := b.log.Count(c.log); n != 1 {
+					t.Errorf("%q is logged %d times, want once", c.log, n)
+				}
+			})
+		})
+	}
 }
