@@ -15,7 +15,7 @@ import (
 
 // DeviceExpression is a compiled expression over a DRA device, as in the selectors of a
 // DeviceClass. It is compiled and evaluated by the scheduler's code, except that texts of
-// quantities are limited. It is immutable and safe for concurrent use.
+// quantities and the work of a single call are limited. It is immutable and safe for concurrent use.
 type DeviceExpression struct{ compiled dracel.CompilationResult }
 
 // deviceFeatures enables what alpha and beta features add to expressions, because the API
@@ -28,7 +28,11 @@ var deviceEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	if trivial.Error != nil {
 		return nil, trivial.Error
 	}
-	return trivial.Environment.Extend(boundedQuantities...)
+	env, err := trivial.Environment.Extend(boundedQuantities...)
+	if err != nil {
+		return nil, err
+	}
+	return limitWork(env)
 })
 
 func compileForDRA(expression string) dracel.CompilationResult {
@@ -58,8 +62,9 @@ func compileDevice(expression string) (*DeviceExpression, error) {
 	case compiled.MaxCost > estimateLimit:
 		return nil, errTooCostly(compiled.MaxCost)
 	}
-	// The compiler's program accepts any quantity, and texts of devices may contain one.
-	if compiled.Program, err = env.Program(checked, cel.CostLimit(CostLimit)); err != nil {
+	// The compiler's program accepts any quantity, and texts of devices may contain one. It
+	// also calls functions before it computes what they cost.
+	if compiled.Program, err = env.Program(checked, cel.CostLimit(CostLimit), chargeWork); err != nil {
 		return nil, fmt.Errorf("planning its evaluation: %w", err)
 	}
 	return &DeviceExpression{compiled}, nil

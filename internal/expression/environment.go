@@ -68,7 +68,7 @@ var nodeInfoFields = []string{
 // environment returns the CEL environment. It is created only once, because that takes
 // milliseconds.
 var environment = sync.OnceValues(func() (*cel.Env, error) {
-	env, err := cel.NewEnv(append(slices.Clip(language), boundedQuantities...)...)
+	env, err := boundedLanguage()
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +84,16 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	}
 	return env.Extend(append(variables, cel.CustomTypeAdapter(adapter{env.CELTypeAdapter()}))...)
 })
+
+// boundedLanguage returns the CEL environment of the language without variables. Its
+// functions do only work that costs at most CostLimit.
+func boundedLanguage() (*cel.Env, error) {
+	env, err := cel.NewEnv(append(slices.Clip(language), boundedQuantities...)...)
+	if err != nil {
+		return nil, err
+	}
+	return limitWork(env)
+}
 
 func object(name string, fields map[string]*apiservercel.DeclType) *apiservercel.DeclType {
 	declared := make(map[string]*apiservercel.DeclField, len(fields))

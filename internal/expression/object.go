@@ -29,7 +29,7 @@ type ObjectExpression struct {
 
 // objectEnvironment returns the CEL environment of expressions over objects.
 var objectEnvironment = sync.OnceValues(func() (*cel.Env, error) {
-	env, err := cel.NewEnv(append(language[:len(language):len(language)], boundedQuantities...)...)
+	env, err := boundedLanguage()
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expression
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// letters is the literal of a text of 100 letters.
+var letters = `"` + strings.Repeat("a", 100) + `"`
+
+// oversized contains expressions whose results would have many megabytes.
+var oversized = map[string]string{
+	"replace":                `[` + letters + `].map(x, x.replace("", x)).exists(x, x.replace("", x) == "")`,
+	"replace with a limit":   `[` + letters + `].map(x, x.replace("", x, 200)).exists(x, x.replace("", x, 10000) == "")`,
+	"join":                   `[` + letters + `].map(x, x.split("").join(x)).exists(x, x.split("").join(x) == "")`,
+	"format":                 `[` + letters + `]` + strings.Repeat(`.map(a, "`+strings.Repeat("%s", 35)+`".format([a`+strings.Repeat(",a", 34)+`]))`, 3) + `.exists(x, x == "")`,
+	"format of nested lists": `[[` + letters + `]]` + strings.Repeat(`.map(a, [a`+strings.Repeat(",a", 39)+`])`, 3) + `.exists(x, "%s".format([x]) == "")`,
+	"flatten":                `[[1]]` + strings.Repeat(`.map(a, [a`+strings.Repeat(",a", 69)+`])`, 3) + `.flatten(9).size() == 0`,
+	"concatenation":          `[[1` + strings.Repeat(",1", 99) + `]]` + strings.Repeat(`.map(a, a`+strings.Repeat("+a", 24)+`)`, 3) + `.exists(x, x.reverse().size() == 0)`,
+}
+
+// No call creates a result that costs more than the limit.
+func TestMemoryOfAnEvaluation(t *testing.T) {
+	for name, text := range oversized {
+		t.Run(name, func(t *testing.T) {
+			for kind, evaluate := range evaluations(t, text) {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				err := evaluate()
+				runtime.ReadMemStats(&after)
+				if err == nil || !strings.Contains(err.Error(), "cost limit exceeded") {
+					t.Errorf("%s: %v", kind, err)
+				}
+				if got := (after.TotalAlloc - before.TotalAlloc) >> 20; got > 0 {
+					t.Errorf("%s: the evaluation allocates %d MiB", kind, got)
+				}
+			}
+		})
+	}
+}
+
+// evaluations returns the evaluation of an expression in each environment in which it
+// compiles.
+func evaluations(t *testing.T, text string) map[string]func() error {
+	t.Helper()
+	node := mustCompile(t, text)
+	object, err := CompileObject(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]func() error{
+		"node":   func() error { _, err := node.Holds(aNode(), ownKey); return err },
+		"object": func() error { _, err := object.Holds(nil); return err },
+	}
+	if e, err := CompileDevice(text); err == nil {
+		all["device"] = func() error { _, err := e.Matches("gpu.example.com", testDevice()); return err }
+	}
+	return all
+}
+
+func evaluateObject(t *testing.T, text string, object map[string]any) error {
+	t.Helper()
+	e, err := CompileObject(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.Holds(object)
+	return err
+}
+
+// What does not cost too much is evaluated as before.
+func TestWorkWithinTheLimit(t *testing.T) {
+	for _, text := range []string{
+		`"abcabc".replace("b", "xyz") == "axyzcaxyzc" && "aaa".replace("a", "bb", 2) == "bbbba" && "ab".replace("", "-") == "-a-b-"`,
+		`"aaa".replace("a", "", -1) == "" && "aaa".replace("a", "b", 0) == "aaa"`,
+		`["a", "b"].join() == "ab" && ["a", "b"].join(", ") == "a, b"`,
+		`"%s is %d, %.3f".format(["a", 1, 2.0]) == "a is 1, 2.000"`,
+		`lists.range(1000).size() == 1000 && [[1], [2, 3]].flatten() == [1, 2, 3] && [1, 1, 2].distinct() == [1, 2]`,
+		`lists.range(500).map(x, x + 1).size() == 500`,
+		`sets.contains([1, 2], [2]) && !sets.intersects([1], [2]) && sets.equivalent(["a", "b"], ["b", "a", "a"])`,
+		`"hello".indexOf("l") == 2 && "hello".lastIndexOf("l") == 3 && "hello".indexOf("l", 3) == 3 && ["a"].indexOf("a") == 0`,
+		`[[1, 2]].map(a, a + a + [3])[0] == [1, 2, 1, 2, 3]`,
+	} {
+		if got, err := mustCompile(t, text).Holds(aNode(), ownKey); err != nil || !got {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{`lists.range(-1).size() == 0`, `object.text.flatten(2) == []`, `[object.text].join() == ""`, `object.text.join(object.text) == ""`} {
+		if err := evaluateObject(t, text, map[string]any{"text": int64(1)}); err == nil || strings.Contains(err.Error(), "cost") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
