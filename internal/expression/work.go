@@ -3,6 +3,7 @@
 package expression
 
 import (
+	"math"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -28,6 +29,14 @@ var work = map[string]func(args []ref.Val) uint64{
 	"string_format":                    formatting,
 	"list_flatten":                     flattening,
 	"list_flatten_int":                 flattening,
+	"list_distinct":                    func(args []ref.Val) uint64 { return 2 * pairs(args[0], args[0]) },
+	"list_sets_contains_list":          func(args []ref.Val) uint64 { return pairs(args[0], args[1]) },
+	"list_sets_intersects_list":        func(args []ref.Val) uint64 { return pairs(args[0], args[1]) },
+	"list_sets_equivalent_list":        func(args []ref.Val) uint64 { return 2 * pairs(args[0], args[1]) },
+	"string_index_of_string":           searching,
+	"string_index_of_string_int":       searching,
+	"string_last_index_of_string":      searching,
+	"string_last_index_of_string_int":  searching,
 }
 
 // limitWork returns an environment whose functions return an error if their work would
@@ -142,6 +151,23 @@ func formatting(args []ref.Val) uint64 {
 }
 
 func flattening(args []ref.Val) uint64 { return elements(args[0], one) }
+
+// pairs returns the cost of comparing each element of a list with each of another one.
+func pairs(a, b ref.Val) uint64 {
+	return max(product(size(a), elements(b, one)), product(size(b), elements(a, one)))
+}
+
+// searching returns the same cost as the function contains.
+func searching(args []ref.Val) uint64 {
+	return product(characters(len(textOf(args[0]))), characters(len(textOf(args[1]))))
+}
+
+func product(a, b uint64) uint64 {
+	if a > 0 && b > math.MaxUint32/a {
+		return tooMuch
+	}
+	return a * b
+}
 
 func one(ref.Val) uint64 { return 1 }
 

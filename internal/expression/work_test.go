@@ -6,6 +6,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 )
 
 // letters is the literal of a text of 100 letters.
@@ -69,6 +72,50 @@ func evaluateObject(t *testing.T, text string, object map[string]any) error {
 	}
 	_, err = e.Holds(object)
 	return err
+}
+
+// compared is a number that counts how often it is compared.
+type compared struct {
+	types.Int
+	comparisons *int
+}
+
+func (c compared) Equal(other ref.Val) ref.Val {
+	*c.comparisons++
+	if o, ok := other.(compared); ok {
+		return types.Bool(c.Int == o.Int)
+	}
+	return types.False
+}
+
+// Long lists are not compared element by element if that costs more than the limit.
+func TestListsAreNotCompared(t *testing.T) {
+	for _, text := range []string{
+		"sets.contains(object.a, object.a)", "sets.intersects(object.a, object.b)",
+	} {
+		comparisons := 0
+		var a, b []any
+		for i := range 2000 {
+			a, b = append(a, compared{types.Int(i), &comparisons}), append(b, compared{types.Int(-i - 1), &comparisons})
+		}
+		err := evaluateObject(t, text, map[string]any{"a": a, "b": b})
+		if err == nil || !strings.Contains(err.Error(), "cost limit exceeded") || comparisons > CostLimit {
+			t.Errorf("%s: %v, after %d comparisons", text, err, comparisons)
+		}
+	}
+}
+
+// Long texts are not searched for each other, at each of their positions.
+func TestTextsAreNotSearched(t *testing.T) {
+	object := map[string]any{"text": strings.Repeat("a", 20_000), "part": strings.Repeat("a", 10_000) + "b"}
+	for _, text := range []string{
+		"object.text.indexOf(object.part) == 0", "object.text.indexOf(object.part, 1) == 0",
+		"object.text.lastIndexOf(object.part) == 0", "object.text.lastIndexOf(object.part, 9000) == 0",
+	} {
+		if err := evaluateObject(t, text, object); err == nil || !strings.Contains(err.Error(), "cost limit exceeded") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
 }
 
 // What does not cost too much is evaluated as before.
