@@ -6,11 +6,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -207,7 +207,9 @@ func Corrected(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool) {
 	changed := put(&out.Labels, want.Labels)
 	changed = put(&out.Annotations, want.Annotations) || changed
 	have, wanted := &out.Template.Spec, &want.Template.Spec
-	if !maps.EqualFunc(Entries(existing), Entries(want), Entry.Equal) || !slices.Equal(have.SchedulingGates, wanted.SchedulingGates) {
+	same := apiequality.Semantic
+	if !same.DeepEqual(have.SchedulingGates, wanted.SchedulingGates) || !same.DeepEqual(have.Tolerations, wanted.Tolerations) ||
+		!same.DeepEqual(have.Affinity, wanted.Affinity) {
 		have.SchedulingGates, have.Tolerations, have.Affinity = wanted.SchedulingGates, wanted.Tolerations, wanted.Affinity
 		changed = true
 	}

@@ -347,16 +347,23 @@ func TestCorrected(t *testing.T) {
 		edit    func(*corev1.PodTemplate)
 		changed bool
 	}{
-		"no difference":          {func(*corev1.PodTemplate) {}, false},
-		"another annotation":     {func(p *corev1.PodTemplate) { p.Annotations["theirs"] = "stays" }, false},
-		"another label":          {func(p *corev1.PodTemplate) { p.Labels["theirs"] = "stays" }, false},
-		"another image":          {func(p *corev1.PodTemplate) { p.Template.Spec.Containers[0].Image = "stays" }, false},
-		"without annotations":    {func(p *corev1.PodTemplate) { p.Annotations = nil }, true},
-		"another source":         {func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = "files" }, true},
-		"without labels":         {func(p *corev1.PodTemplate) { p.Labels = nil }, true},
-		"without gates":          {func(p *corev1.PodTemplate) { p.Template.Spec.SchedulingGates = nil }, true},
-		"another order":          {func(p *corev1.PodTemplate) { reverse(p) }, true},
-		"another taint":          {func(p *corev1.PodTemplate) { p.Template.Spec.Tolerations[0].Value = "x" }, true},
+		"no difference":       {func(*corev1.PodTemplate) {}, false},
+		"another annotation":  {func(p *corev1.PodTemplate) { p.Annotations["theirs"] = "stays" }, false},
+		"another label":       {func(p *corev1.PodTemplate) { p.Labels["theirs"] = "stays" }, false},
+		"another image":       {func(p *corev1.PodTemplate) { p.Template.Spec.Containers[0].Image = "stays" }, false},
+		"without annotations": {func(p *corev1.PodTemplate) { p.Annotations = nil }, true},
+		"another source":      {func(p *corev1.PodTemplate) { p.Annotations[v1alpha1.ParameterSource] = "files" }, true},
+		"without labels":      {func(p *corev1.PodTemplate) { p.Labels = nil }, true},
+		"without gates":       {func(p *corev1.PodTemplate) { p.Template.Spec.SchedulingGates = nil }, true},
+		"another order":       {func(p *corev1.PodTemplate) { reverse(p) }, true},
+		"another taint":       {func(p *corev1.PodTemplate) { p.Template.Spec.Tolerations[0].Value = "x" }, true},
+		"another operator":    {func(p *corev1.PodTemplate) { p.Template.Spec.Tolerations[0].Operator = corev1.TolerationOpExists }, true},
+		"a toleration too many": {func(p *corev1.PodTemplate) {
+			p.Template.Spec.Tolerations = append(p.Template.Spec.Tolerations, corev1.Toleration{Key: "x"})
+		}, true},
+		"preferred nodes": {func(p *corev1.PodTemplate) {
+			p.Template.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.PreferredSchedulingTerm{{Weight: 1}}
+		}, true},
 		"without node selectors": {func(p *corev1.PodTemplate) { p.Template.Spec.Affinity = nil }, true},
 		"another node selector":  {func(p *corev1.PodTemplate) { p.Template.Spec.Affinity = selecting("gpu").Template.Spec.Affinity }, true},
 		"no gates at all":        {func(p *corev1.PodTemplate) { p.Template = admission.Parameter("", "", nil).Template }, true},
@@ -377,6 +384,20 @@ func TestCorrected(t *testing.T) {
 				t.Error("the correction or the original was changed without need")
 			}
 		})
+	}
+}
+
+// A parameter without gates is corrected, too.
+func TestCorrectedWithoutGates(t *testing.T) {
+	want := admission.Parameter("nodegate", "crd", nil)
+	existing := want.DeepCopy()
+	if _, changed := admission.Corrected(existing, want); changed {
+		t.Error("it was changed without need")
+	}
+	existing.Template.Spec.Tolerations = []corev1.Toleration{{Key: "x", Operator: corev1.TolerationOpExists}}
+	got, changed := admission.Corrected(existing, want)
+	if !changed || len(got.Template.Spec.Tolerations) > 0 {
+		t.Errorf("with a toleration too many: changed %t, %v", changed, got.Template.Spec.Tolerations)
 	}
 }
 
