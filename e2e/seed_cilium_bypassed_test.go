@@ -35,6 +35,7 @@ const ahead = time.Hour
 func bypassGate(policy v1alpha1.BypassedPods) *v1alpha1.NodeGate {
 	ng := newGate("agent", keyA, byDaemonSet("agent"))
 	ng.Spec.BypassedPods = policy
+	ng.Spec.Acknowledge = []v1alpha1.Acknowledgement{v1alpha1.AcknowledgePodEviction} // which Evict requires
 	ng.Spec.Timing.MinClosedSeconds = 5
 	return ng
 }

@@ -17,7 +17,7 @@ const (
 	BypassedReport BypassedPods = "Report"
 	// BypassedEvict also evicts the pods through the Eviction API, at a limited
 	// rate and subject to PodDisruptionBudgets. It never evicts daemon, mirror,
-	// host-network or ownerless pods.
+	// host-network or ownerless pods. It requires PodEviction in acknowledge.
 	BypassedEvict BypassedPods = "Evict"
 	// BypassedHold prevents the pods from starting while the gate is closed, on nodes
 	// with containerd and nodegate's agent. It does not prevent static pods from

@@ -76,6 +76,7 @@ type NodeGateList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || !self.closeWhen.exists(s, has(s.completed) || (has(s.anyOf) && s.anyOf.exists(a, has(a.completed))))",message="completed must not be used in closeWhen, because it requires evidence of the current boot, which only openWhen gates have; use openWhen",fieldPath=".closeWhen"
 // +kubebuilder:validation:XValidation:rule="!has(self.closeWhen) || self.bypassedPods == 'Ignore'",message="bypassedPods must not be set when closeWhen is set; remove it",fieldPath=".bypassedPods"
 // +kubebuilder:validation:XValidation:rule="self.bypassedPods == 'Ignore' || self.taint.effect != 'PreferNoSchedule' || (has(self.recloseTaint) && self.recloseTaint.effect != 'PreferNoSchedule')",message="bypassedPods has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove bypassedPods, or use NoSchedule",fieldPath=".bypassedPods"
+// +kubebuilder:validation:XValidation:rule="self.bypassedPods != 'Evict' || (has(self.acknowledge) && 'PodEviction' in self.acknowledge)",message="bypassedPods Evict evicts running pods; add PodEviction to acknowledge, or use Report",fieldPath=".bypassedPods"
 // +kubebuilder:validation:XValidation:rule="self.bypassedPods != 'Hold' || !has(self.reclosePolicy) || self.reclosePolicy != 'Never'",message="bypassedPods Hold has no effect with reclosePolicy Never, because the gate does not close again; use another reclosePolicy",fieldPath=".bypassedPods"
 // +kubebuilder:validation:XValidation:rule="!has(self.holdSeconds) || self.bypassedPods == 'Hold'",message="holdSeconds requires bypassedPods Hold; remove holdSeconds",fieldPath=".holdSeconds"
 // +kubebuilder:validation:XValidation:rule="self.reopen != 'Manual' || has(self.closeWhen)",message="reopen Manual requires closeWhen; remove reopen",fieldPath=".reopen"
@@ -233,8 +234,8 @@ type NodeGateSpec struct {
 	// pods once, after the gate has opened because its signals hold. It also reports
 	// pods that the kubelet rejected while the gate was closed, for example because
 	// their device plugin had not registered after a reboot. All values but Ignore
-	// require openWhen. Evict requires the permission to evict pods, which
-	// 'nodegate manifests' grants with --evict-pods. Hold requires nodegate's agent
+	// require openWhen. Evict requires PodEviction in acknowledge, and the permission
+	// to evict pods, which 'nodegate manifests' grants with --evict-pods. Hold requires nodegate's agent
 	// on the nodes, and a reclosePolicy other than Never.
 	// +optional
 	// +kubebuilder:default=Ignore
@@ -250,8 +251,9 @@ type NodeGateSpec struct {
 	HoldSeconds *int32 `json:"holdSeconds,omitempty"`
 
 	// acknowledge lists the risks that the author of the gate accepts. PodEviction
-	// is required for a taint with the effect NoExecute. VolumeDetach is required
-	// for the taint key node.kubernetes.io/out-of-service. Defaults to none.
+	// is required for a taint with the effect NoExecute, and for bypassedPods: Evict.
+	// VolumeDetach is required for the taint key node.kubernetes.io/out-of-service.
+	// Defaults to none.
 	//
 	// A user needs the verb acknowledge-eviction on nodegates.nodegate.dev to create
 	// a gate with PodEviction, or to change the spec of a gate that keeps

@@ -63,7 +63,7 @@ type Acknowledgement string
 
 const (
 	// AcknowledgePodEviction accepts that a NoExecute taint evicts pods regardless
-	// of PodDisruptionBudgets.
+	// of PodDisruptionBudgets, and that bypassedPods: Evict evicts pods.
 	AcknowledgePodEviction Acknowledgement = "PodEviction"
 	// AcknowledgeVolumeDetach accepts that the taint
 	// node.kubernetes.io/out-of-service detaches volumes.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -33,6 +34,8 @@ const (
 	harmless  = `{nodeSelector: {}, taint: {key: test.nodegate.dev/a, effect: NoSchedule}, openWhen: [{name: l, label: {key: l}}]}`
 	evicting  = `{nodeSelector: {}, taint: {key: test.nodegate.dev/a, effect: NoExecute}, openWhen: [{name: l, label: {key: l}}], acknowledge: [PodEviction]}`
 	reclosing = `{nodeSelector: {}, taint: {key: test.nodegate.dev/a, effect: NoSchedule}, recloseTaint: {key: test.nodegate.dev/b, effect: NoExecute}, openWhen: [{name: l, label: {key: l}}], acknowledge: [PodEviction]}`
+	bypassing = `{nodeSelector: {}, taint: {key: test.nodegate.dev/a, effect: NoSchedule}, openWhen: [{name: l, label: {key: l}}], bypassedPods: Evict, acknowledge: [PodEviction]}`
+	unnamed   = `{nodeSelector: {}, taint: {key: test.nodegate.dev/a, effect: NoSchedule}, openWhen: [{name: l, label: {key: l}}], bypassedPods: Evict}`
 	prepared  = `{nodeSelector: {}, taint: {key: test.nodegate.dev/a, effect: NoSchedule}, openWhen: [{name: l, label: {key: l}}], acknowledge: [PodEviction]}`
 	detaching = `{nodeSelector: {}, taint: {key: node.kubernetes.io/out-of-service, effect: NoSchedule}, closeWhen: [{name: l, label: {key: l}}], acknowledge: [VolumeDetach]}`
 	both      = `{nodeSelector: {}, taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}, closeWhen: [{name: l, label: {key: l}}], acknowledge: [PodEviction, VolumeDetach]}`
@@ -125,6 +128,8 @@ func TestAcknowledgeOnCreation(t *testing.T) {
 		"no danger":                   {"plain", "mine", harmless, ""},
 		"eviction":                    {"plain", "mine", evicting, evictionVerb},
 		"eviction on reclosing":       {"plain", "mine", reclosing, evictionVerb},
+		"eviction of bypassed pods":   {"plain", "mine", bypassing, evictionVerb},
+		"the same by its verb":        {"evictor", "mine", bypassing, ""},
 		"eviction, not used yet":      {"plain", "mine", prepared, evictionVerb},
 		"detach":                      {"plain", "mine", detaching, detachVerb},
 		"another verb":                {"overrider", "mine", evicting, evictionVerb},
@@ -151,9 +156,13 @@ func TestAcknowledgeOnCreation(t *testing.T) {
 			checkDenied(t, err, test.want)
 		})
 	}
+	_, err := by["trusted"].Create(t.Context(), gateOf(t, "mine", unnamed), metav1.CreateOptions{DryRun: dryRun})
+	if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "bypassedPods Evict evicts running pods; add PodEviction to acknowledge, or use Report") {
+		t.Errorf("eviction of bypassed pods without the acknowledgement: %v", err)
+	}
 	generated := gateOf(t, "", evicting)
 	generated.SetGenerateName("mine")
-	_, err := by["owner"].Create(t.Context(), generated, metav1.CreateOptions{DryRun: dryRun})
+	_, err = by["owner"].Create(t.Context(), generated, metav1.CreateOptions{DryRun: dryRun})
 	checkDenied(t, err, evictionVerb)
 	_, err = by["evictor"].Create(t.Context(), generated, metav1.CreateOptions{DryRun: dryRun})
 	checkDenied(t, err, "")

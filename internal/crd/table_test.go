@@ -84,8 +84,12 @@ var rules = []rule{
 		keep: "bypassedPods: Report", breaks: closeWhen("bypassedPods: Report"),
 	}, {
 		at: "spec.bypassedPods", message: "bypassedPods has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove bypassedPods, or use NoSchedule",
-		keep:   "bypassedPods: Evict",
-		breaks: "{bypassedPods: Evict, taint: {key: a, effect: PreferNoSchedule}}",
+		keep:   "{bypassedPods: Evict, acknowledge: [PodEviction]}",
+		breaks: "{bypassedPods: Evict, acknowledge: [PodEviction], taint: {key: a, effect: PreferNoSchedule}}",
+	}, {
+		at: "spec.bypassedPods", message: "bypassedPods Evict evicts running pods; add PodEviction to acknowledge, or use Report",
+		keep:   "{bypassedPods: Evict, acknowledge: [PodEviction]}",
+		breaks: "bypassedPods: Evict",
 	}, {
 		at: "spec.bypassedPods", message: "bypassedPods has no effect with taint.effect PreferNoSchedule, which does not keep pods off the node; remove bypassedPods, or use NoSchedule",
 		keep:   "{bypassedPods: Report, taint: {key: a, effect: PreferNoSchedule}, recloseTaint: {key: b, effect: NoSchedule}}",
