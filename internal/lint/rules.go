@@ -78,12 +78,12 @@ var Rules = []Rule{
 	},
 	{
 		ID: "karpenter-startup-taint-missing", Severity: Error, Needs: []Kind{NodePools}, check: karpenterStartupTaintMissing,
-		Why: "Karpenter assumes that the taint is permanent: it considers the node uninitialized, and launches another node for the pending pods.",
+		Why: "Karpenter assumes that the taint is permanent: pending pods that do not tolerate it do not fit on the node, so Karpenter launches another node for them.",
 		Do:  "Add the taint to spec.template.spec.startupTaints of the NodePool.",
 	},
 	{
 		ID: "karpenter-version-unknown", Severity: Warning, Needs: []Kind{NodePools, Deployments}, check: karpenterVersionUnknown,
-		Why: "Karpenter before 1.13 does not recognize the prefix readiness.k8s.io/: it considers the node uninitialized, and launches another node for the pending pods.",
+		Why: "Karpenter before 1.13 does not recognize the prefix readiness.k8s.io/: it assumes that the taint is permanent, and launches another node for the pending pods.",
 		Do:  "Check that Karpenter is version 1.13 or newer (or based on it, if it is not Karpenter for AWS). Otherwise, add the taint to spec.template.spec.startupTaints of the NodePool.",
 	},
 	{
