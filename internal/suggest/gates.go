@@ -16,6 +16,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 // byPreset returns the suggestion to use a preset.
@@ -175,29 +176,50 @@ func (f *finder) newName(name, namespace string) string {
 }
 
 // label makes the suggestion to label the DaemonSet, if an existing gate waits for all
-// DaemonSets of its namespace with certain labels. Otherwise, it returns false.
+// DaemonSets of its namespace with certain labels, on nodes on which the DaemonSet runs. It
+// prefers the gate that misses the fewest of these. Without such a gate, it returns false.
 func (f *finder) label(s *Suggestion, d *daemon) bool {
+	var ng *v1alpha1.NodeGate
+	var of *v1alpha1.DaemonSetsSignal
+	missed := 0
 	for i := range f.Gates {
-		ng := &f.Gates[i]
-		if !f.set.Accepted(ng.Name) || !ng.Spec.Enforces() {
+		signal := f.labelSignal(&f.Gates[i], d)
+		if signal == nil {
 			continue
 		}
-		for i := range ng.Spec.OpenWhen { // in anyOf, another signal may hold instead
-			of := ng.Spec.OpenWhen[i].DaemonSets
-			if of == nil || !slices.Contains(of.Namespaces, d.Namespace) || len(of.Selector.MatchLabels) == 0 || len(of.Selector.MatchExpressions) > 0 || !f.fitsLabels(of, d) {
-				continue
-			}
-			s.Use, s.Gate, s.taints, s.labels = UseLabel, ng.Name, ng.Spec.Taints(), of.Selector.AsMeta().MatchLabels
-			s.tolerates = f.addsTolerations(&ng.Spec)
-			var all []string
-			for _, key := range slices.Sorted(maps.Keys(s.labels)) {
-				all = append(all, key+"="+s.labels[key])
-			}
-			s.Label = strings.Join(all, ",")
-			return true
+		if o := f.overlap(&f.Gates[i], d); o.some() && (ng == nil || o.missed < missed) {
+			ng, of, missed = &f.Gates[i], signal, o.missed
 		}
 	}
-	return false
+	if ng == nil {
+		return false
+	}
+	s.Use, s.Gate, s.taints, s.labels = UseLabel, ng.Name, ng.Spec.Taints(), of.Selector.AsMeta().MatchLabels
+	s.tolerates = f.addsTolerations(&ng.Spec)
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(s.labels)) {
+		all = append(all, key+"="+s.labels[key])
+	}
+	s.Label = strings.Join(all, ",")
+	if missed > 0 {
+		s.Notes = append(s.Notes, fmt.Sprintf("gate %s does not select %s on which the DaemonSet can run", ng.Name, printer.Count(missed, "existing node")))
+	}
+	return true
+}
+
+// labelSignal returns the signal of a gate that waits for a DaemonSet once it has a label. It
+// returns nil if there is none.
+func (f *finder) labelSignal(ng *v1alpha1.NodeGate, d *daemon) *v1alpha1.DaemonSetsSignal {
+	if !f.set.Accepted(ng.Name) || !ng.Spec.Enforces() {
+		return nil
+	}
+	for i := range ng.Spec.OpenWhen { // in anyOf, another signal may hold instead
+		of := ng.Spec.OpenWhen[i].DaemonSets
+		if of != nil && slices.Contains(of.Namespaces, d.Namespace) && len(of.Selector.MatchLabels) > 0 && len(of.Selector.MatchExpressions) == 0 && f.fitsLabels(of, d) {
+			return of
+		}
+	}
+	return nil
 }
 
 // fitsLabels reports whether a DaemonSet can get the labels that a signal selects. It must not

@@ -206,7 +206,9 @@ func selectsPods(s *v1alpha1.PodsSignal, d *daemon) bool {
 	return err == nil && s.Namespace == d.Namespace && selector.Matches(labels.Set(d.Spec.Template.Labels))
 }
 
-// coverage returns the existing gates that wait for a DaemonSet, or for what it provides.
+// coverage returns the existing gates that wait for a DaemonSet, or for what it provides, on
+// nodes on which it runs. A gate that selects no existing node counts, unless its nodeSelector
+// contradicts the DaemonSet's: its node pool may be empty.
 func (f *finder) coverage(d *daemon) (all []Coverage) {
 	for i := range f.Gates {
 		ng, waits := &f.Gates[i], false
@@ -216,7 +218,11 @@ func (f *finder) coverage(d *daemon) (all []Coverage) {
 		if !waits {
 			continue
 		}
-		c := Coverage{DaemonSet: d.String(), Gate: ng.Name, InForce: f.set.Accepted(ng.Name) && ng.Spec.Enforces()}
+		o := f.overlap(ng, d)
+		if !o.some() && (o.contradicts || o.selects) {
+			continue
+		}
+		c := Coverage{DaemonSet: d.String(), Gate: ng.Name, InForce: f.set.Accepted(ng.Name) && ng.Spec.Enforces(), MissedNodes: o.missed}
 		switch {
 		case !f.set.Accepted(ng.Name):
 			c.Message = f.set.Acceptance[ng.Name].Message

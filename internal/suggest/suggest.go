@@ -174,6 +174,9 @@ type Coverage struct {
 	// reason why it is not.
 	InForce bool   `json:"inForce"`
 	Message string `json:"message,omitempty"`
+	// MissedNodes is the number of existing nodes on which the DaemonSet can run, and which
+	// the gate does not select. Control plane nodes are not counted.
+	MissedNodes int `json:"missedNodes,omitempty"`
 }
 
 // Of returns the suggestions for a world.

@@ -131,8 +131,11 @@ func (r *Report) writeRest(b *strings.Builder) {
 	for i := range r.Covered {
 		c := &r.Covered[i]
 		fmt.Fprintf(b, "Covered: DaemonSet %s by gate %s", c.DaemonSet, c.Gate)
-		if !c.InForce {
+		switch {
+		case !c.InForce:
 			fmt.Fprintf(b, ", which is not in force: %s", c.Message)
+		case c.MissedNodes > 0:
+			fmt.Fprintf(b, ", which does not select %s on which the DaemonSet can run", printer.Count(c.MissedNodes, "existing node"))
 		}
 		b.WriteString(".\n")
 	}
@@ -163,6 +166,7 @@ func (r *Report) Gates(all bool) string {
 		daemons := strings.Join(s.DaemonSets, ", ")
 		if s.Use == UseLabel {
 			fmt.Fprintf(&b, "# DaemonSet %s needs no gate of its own: add the label %s, for which gate %s waits.\n", daemons, s.Label, s.Gate)
+			writeNotes(&b, s.Notes)
 			continue
 		}
 		if !s.hasGate(all) {
@@ -170,9 +174,7 @@ func (r *Report) Gates(all bool) string {
 			continue
 		}
 		b.WriteString("---\n")
-		for _, text := range s.Notes {
-			fmt.Fprintf(&b, "# Note: %s.\n", text)
-		}
+		writeNotes(&b, s.Notes)
 		for _, key := range s.AllowKeys {
 			fmt.Fprintf(&b, "# First: allow the taint key %s.\n", key)
 		}
@@ -192,4 +194,10 @@ func (r *Report) Gates(all bool) string {
 		return "# There are no gates to suggest.\n"
 	}
 	return b.String()
+}
+
+func writeNotes(b *strings.Builder, notes []string) {
+	for _, text := range notes {
+		fmt.Fprintf(b, "# Note: %s.\n", text)
+	}
 }
