@@ -130,7 +130,7 @@ func (d *daemon) addRegistration(csiDrivers map[string]bool, add func(Kind, stri
 // socket. By convention, the directory has the driver's name.
 const registrationFlag = "--kubelet-registration-path"
 
-// registrationPath returns the value of registrationFlag, or "".
+// registrationPath returns the value of registrationFlag, with slashes, or "".
 func registrationPath(c *corev1.Container) string {
 	args := slices.Concat(c.Command, c.Args)
 	for i, arg := range args {
@@ -142,11 +142,14 @@ func registrationPath(c *corev1.Container) string {
 			for _, env := range c.Env {
 				value = strings.ReplaceAll(value, "$("+env.Name+")", env.Value)
 			}
-			return value
+			return slashes(value)
 		}
 	}
 	return ""
 }
+
+// slashes returns a path with slashes instead of the backslashes of Windows.
+func slashes(at string) string { return strings.ReplaceAll(at, `\`, "/") }
 
 // writes returns the first hostPath that a container mounts writable and that ends with one
 // of these directories. It returns "" if there is none. The parent directories depend on the
@@ -157,7 +160,7 @@ func writes(pod *corev1.PodSpec, dirs ...string) string {
 		if v.HostPath == nil {
 			continue
 		}
-		at := path.Clean(v.HostPath.Path)
+		at := path.Clean(slashes(v.HostPath.Path))
 		if slices.ContainsFunc(dirs, func(dir string) bool { return strings.HasSuffix(at, "/"+dir) }) && isWritable(pod, v.Name) {
 			return at
 		}
