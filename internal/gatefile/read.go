@@ -16,7 +16,7 @@ import (
 	"slices"
 	"strings"
 
-	yamlv2 "go.yaml.in/yaml/v2"
+	yamlv3 "go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/yaml"
@@ -253,17 +253,17 @@ func (f file) objects() (all []document, length int) {
 // json returns the document as JSON. It returns an error for duplicate keys, and for text after
 // the document, both of which the YAML library would drop.
 func (d document) json() ([]byte, error) {
-	data, err := yaml.YAMLToJSONStrict(d.text)
-	if err != nil {
-		return nil, fmt.Errorf("parsing YAML: %w", err)
-	}
-	decoder := yamlv2.NewDecoder(bytes.NewReader(d.text))
+	decoder := yamlv3.NewDecoder(bytes.NewReader(d.text))
 	var first, next any
 	if err := decoder.Decode(&first); err != nil {
 		return nil, fmt.Errorf("parsing YAML: %w", err)
 	}
 	if err := decoder.Decode(&next); !errors.Is(err, io.EOF) {
 		return nil, errors.New("other text follows the document that starts here; write --- between documents")
+	}
+	data, err := yaml.YAMLToJSON(d.text)
+	if err != nil {
+		return nil, fmt.Errorf("parsing YAML: %w", err)
 	}
 	return data, nil
 }
