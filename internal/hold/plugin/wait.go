@@ -136,8 +136,12 @@ func (w *Waiter) read() (err error) {
 // giveUp removes the gates whose time is over from the state, if the agent has not written it in
 // this boot: the agent may have been uninstalled, and no further boot must wait for them.
 func (w *Waiter) giveUp(waited time.Duration) {
+	file, _ := w.Store.Changed(nil)
 	state, err := w.Store.Read() // the agent may have written just now
 	if err != nil || state.Boot == w.Boot || !state.Expire(waited) {
+		return
+	}
+	if _, changed := w.Store.Changed(file); changed { // while it was read
 		return
 	}
 	w.Log.Warn("the agent has written nothing since the boot, no pod waits for gates whose time is over until it does")
