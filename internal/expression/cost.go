@@ -31,7 +31,7 @@ var (
 		cel.CostLimit(CostLimit),
 		cel.CostTracking(&library.CostEstimator{}),
 		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
-		chargeWork,
+		chargeWork, limitComparisons,
 	}
 )
 

@@ -91,7 +91,7 @@ func (e *Expression) plan(env *cel.Env, checked *cel.Ast) error {
 	if most > CostLimit || !isTame(checked.NativeRep()) {
 		return nil
 	}
-	if e.uncounted, err = env.Program(checked, optimized); err != nil {
+	if e.uncounted, err = env.Program(checked, optimized, limitComparisons); err != nil {
 		return fmt.Errorf("planning its evaluation: %w", err)
 	}
 	return nil

@@ -3,12 +3,14 @@
 package expression
 
 import (
+	"maps"
 	"math"
 	"strings"
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/decls"
 	"github.com/google/cel-go/common/functions"
+	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
@@ -37,6 +39,8 @@ var work = map[string]func(args []ref.Val) uint64{
 	"string_index_of_string_int":       searching,
 	"string_last_index_of_string":      searching,
 	"string_last_index_of_string_int":  searching,
+	"list_a_index_of_int":              func(args []ref.Val) uint64 { return content(args[0]) },
+	"list_a_last_index_of_int":         func(args []ref.Val) uint64 { return content(args[0]) },
 }
 
 // limitWork returns an environment whose functions return an error if their work would
@@ -70,7 +74,7 @@ func limitedOverload(o *decls.OverloadDecl, binding *functions.Overload, cost fu
 	}
 	call := func(args ...ref.Val) ref.Val {
 		if cost(args) > CostLimit {
-			return types.NewErr("cost limit exceeded: this call would cost more than %d", CostLimit)
+			return errTooMuchWork()
 		}
 		switch {
 		case len(args) == 1 && binding.Unary != nil:
@@ -90,7 +94,7 @@ func limitedOverload(o *decls.OverloadDecl, binding *functions.Overload, cost fu
 	return overload(o.ID(), o.ArgTypes(), o.ResultType(), implementation)
 }
 
-// chargeWork charges the calls in work, and concatenations of lists. These cost the size
+// chargeWork charges the calls in work, comparisons, and concatenations of lists. These cost the size
 // of the smaller list, so that the elements of all lists are limited by the cost. The macro
 // map appends lists of one element.
 var chargeWork = cel.CostTrackerOptions(func() []interpreter.CostTrackerOption {
@@ -98,7 +102,11 @@ var chargeWork = cel.CostTrackerOptions(func() []interpreter.CostTrackerOption {
 		cost := min(size(args[0]), size(args[1])) + 1
 		return &cost
 	})}
-	for overload, of := range work {
+	charged := maps.Clone(work)
+	compare := func(args []ref.Val) uint64 { return comparing(args[0], args[1]) }
+	charged[overloads.Equals], charged[overloads.NotEquals] = compare, compare
+	charged[overloads.InList] = func(args []ref.Val) uint64 { return containing(args[0], args[1]) }
+	for overload, of := range charged {
 		all = append(all, interpreter.OverloadCostTracker(overload, func(args []ref.Val, _ ref.Val) *uint64 {
 			cost := of(args) + 1
 			return &cost
@@ -106,6 +114,10 @@ var chargeWork = cel.CostTrackerOptions(func() []interpreter.CostTrackerOption {
 	}
 	return all
 }()...)
+
+func errTooMuchWork() ref.Val {
+	return types.NewErr("cost limit exceeded: this call would cost more than %d", CostLimit)
+}
 
 // characters returns the cost of processing so many bytes of text.
 func characters(n int) uint64 { return uint64(n+9) / 10 }

@@ -14,7 +14,11 @@ import (
 // letters is the literal of a text of 100 letters.
 var letters = `"` + strings.Repeat("a", 100) + `"`
 
-// oversized contains expressions whose results would have many megabytes.
+// nested is a list of a list that contains 125,000 times the same number.
+var nested = `[[1]]` + strings.Repeat(`.map(a, [a`+strings.Repeat(",a", 49)+`])`, 3)
+
+// oversized contains expressions whose results would have many megabytes, or that compare as
+// much.
 var oversized = map[string]string{
 	"replace":                `[` + letters + `].map(x, x.replace("", x)).exists(x, x.replace("", x) == "")`,
 	"replace with a limit":   `[` + letters + `].map(x, x.replace("", x, 200)).exists(x, x.replace("", x, 10000) == "")`,
@@ -22,6 +26,11 @@ var oversized = map[string]string{
 	"format":                 `[` + letters + `]` + strings.Repeat(`.map(a, "`+strings.Repeat("%s", 35)+`".format([a`+strings.Repeat(",a", 34)+`]))`, 3) + `.exists(x, x == "")`,
 	"format of nested lists": `[[` + letters + `]]` + strings.Repeat(`.map(a, [a`+strings.Repeat(",a", 39)+`])`, 3) + `.exists(x, "%s".format([x]) == "")`,
 	"flatten":                `[[1]]` + strings.Repeat(`.map(a, [a`+strings.Repeat(",a", 69)+`])`, 3) + `.flatten(9).size() == 0`,
+	"equality":               nested + `.exists(x, x == x)`,
+	"inequality":             nested + `.exists(x, x != x)`,
+	"membership":             nested + `.exists(x, x in [x])`,
+	"index":                  nested + `.exists(x, [x].indexOf(x) == 1)`,
+	"last index":             nested + `.exists(x, [x].lastIndexOf(x) == 1)`,
 	"concatenation":          `[[1` + strings.Repeat(",1", 99) + `]]` + strings.Repeat(`.map(a, a`+strings.Repeat("+a", 24)+`)`, 3) + `.exists(x, x.reverse().size() == 0)`,
 }
 

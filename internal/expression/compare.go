@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package expression
+
+import (
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+	"github.com/google/cel-go/common/types/traits"
+	"github.com/google/cel-go/interpreter"
+)
+
+// limitComparisons replaces the operators ==, != and in, which have no bindings that could be
+// replaced, by ones that return an error if they would cost more than CostLimit: lists can
+// contain the same list many times.
+var limitComparisons = cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
+	call, ok := i.(interpreter.InterpretableCall)
+	if !ok || len(call.Args()) != 2 {
+		return i, nil
+	}
+	switch call.Function() {
+	case operators.Equals:
+		return comparison{call, comparing, types.Equal}, nil
+	case operators.NotEquals:
+		return comparison{call, comparing, func(a, b ref.Val) ref.Val { return types.Bool(types.Equal(a, b) != types.True) }}, nil
+	case operators.In:
+		return comparison{call, containing, isIn}, nil
+	}
+	return i, nil
+})
+
+// comparison is a call that compares two values.
+type comparison struct {
+	interpreter.InterpretableCall
+	cost    func(a, b ref.Val) uint64
+	compare func(a, b ref.Val) ref.Val
+}
+
+// Eval implements interpreter.Interpretable.
+func (c comparison) Eval(vars interpreter.Activation) ref.Val {
+	return c.Exec(interpreter.AsFrame(vars))
+}
+
+// Exec implements interpreter.InterpretableV2.
+func (c comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	a, b := c.Args()[0].Exec(frame), c.Args()[1].Exec(frame)
+	switch {
+	case types.IsUnknownOrError(a):
+		return a
+	case types.IsUnknownOrError(b):
+		return b
+	case c.cost(a, b) > CostLimit:
+		return errTooMuchWork()
+	}
+	return c.compare(a, b)
+}
+
+func isIn(a, b ref.Val) ref.Val {
+	if container, ok := b.(traits.Container); ok {
+		return container.Contains(a)
+	}
+	return types.ValOrErr(b, "no such overload")
+}
+
+// comparing returns the cost of comparing two values. Nested lists are compared to the end of
+// the smaller one.
+func comparing(a, b ref.Val) uint64 {
+	return min(content(a), content(b))
+}
+
+// containing returns the cost of finding a value in a list.
+func containing(_, b ref.Val) uint64 {
+	if list, ok := b.(traits.Lister); ok {
+		return content(list)
+	}
+	return 0 // a map
+}
+
+// content returns the cost of reading a whole value.
+func content(v ref.Val) uint64 {
+	return characters(len(textOf(v))) + elements(v, func(v ref.Val) uint64 { return 1 + characters(len(textOf(v))) })
+}
