@@ -58,20 +58,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	if decision.Changes && len(decision.Conditions) > 0 {
 		return time.Millisecond, nil // the conditions need a write of their own
 	}
-	c.noteSuccess(name, &decision)
+	c.noteSuccess(&facts, &decision)
 	if until = sooner(until, decision.Recheck); decision.Settled {
 		c.nodes.settle(name, set.Seq, until)
 	}
 	return soonest(retry, until, now), nil
-}
-
-// noteSuccess resets the count of failures of a node after a decision was carried out in full. If
-// nothing had to be written, it does so only if nothing remains to be done.
-func (c *Controller) noteSuccess(name string, d *gate.Decision) {
-	wrote := d.Changes || len(d.Conditions) > 0
-	if (wrote || d.Settled) && c.nodes.succeeded(name) && wrote {
-		c.log.Info("node can be written again", "node", name)
-	}
 }
 
 // fail accounts for a decision whose write failed, and returns the error if the write must be

@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -104,4 +105,16 @@ func (c *Controller) retry(name string, err error) {
 		}
 	}
 	c.queue.AddRateLimited(name)
+}
+
+// noteSuccess resets the count of failures of a node after a decision was carried out in full. If
+// nothing had to be written, it does so only if everything was known.
+func (c *Controller) noteSuccess(facts *gate.Facts, d *gate.Decision) {
+	wrote := d.Changes || len(d.Conditions) > 0
+	unknown := facts.Loading || slices.ContainsFunc(d.Verdicts, func(v gate.Verdict) bool {
+		return slices.ContainsFunc(v.Readings, func(r gate.Reading) bool { return r.State == gate.Unknown })
+	})
+	if (wrote || !unknown) && c.nodes.succeeded(facts.Node.Name) && wrote {
+		c.log.Info("node can be written again", "node", facts.Node.Name)
+	}
 }

@@ -207,3 +207,26 @@ func TestWritableAgainOnlyAfterAWrite(t *testing.T) {
 		})
 	}
 }
+
+// The failures of a node that no longer has to be written are over, also if a gate is in dry run:
+// the next one is logged again.
+func TestFailuresEndWithoutAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waits := func(s *v1alpha1.NodeGateSpec) { s.OpenWhen[0].Label.Key = "fit" }
+		dryRun := func(s *v1alpha1.NodeGateSpec) { s.Mode, s.Taint.Key = v1alpha1.ModeDryRun, otherKey }
+		w := newWorld(t, controllertest.Gate("gate", waits), controllertest.Gate("dry", dryRun))
+		w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		w.writer = &denyingWriter{world: w, deniesKey: controllertest.TaintKey}
+		var log controllertest.LogLines
+		defer w.start(log.Logger(), interceptor.Funcs{})()
+		for range 2 {
+			w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
+			controllertest.Pass(10 * time.Second)
+			w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
+			controllertest.Pass(2 * time.Minute)
+		}
+		if failed, again := log.Count("node write denied"), log.Count("can be written again"); failed != 2 || again != 0 {
+			t.Errorf("%d failures and %d recoveries are logged, want two and none; log:\n%s", failed, again, strings.Join(log.All(), "\n"))
+		}
+	})
+}

@@ -32,7 +32,7 @@ func (s *GateState) SetWaitsFor(g *gate.Gate, v *gate.Verdict) {
 	if w >= 0 && (v.After == v1alpha1.StateClosed || s.Throttled) {
 		s.Signal, s.Reading = g.Signals[w].Name, v.Readings[w]
 		// Changes of these fields need no new status.
-		s.Reading.Recheck, s.Reading.Since, s.Reading.Longer = time.Time{}, time.Time{}, false
+		s.Reading.Recheck, s.Reading.Since, s.Reading.Longer, s.Reading.Alternative = time.Time{}, time.Time{}, false, false
 	}
 }
 
