@@ -19,32 +19,36 @@ var limitComparisons = cel.CustomDecoratorV2(func(i interpreter.InterpretableV2)
 	if !ok || len(call.Args()) != 2 {
 		return i, nil
 	}
+	compared := &comparison{InterpretableCall: call, a: call.Args()[0], b: call.Args()[1], cost: comparing}
 	switch call.Function() {
 	case operators.Equals:
-		return comparison{call, comparing, types.Equal}, nil
+		compared.compare = types.Equal
 	case operators.NotEquals:
-		return comparison{call, comparing, func(a, b ref.Val) ref.Val { return types.Bool(types.Equal(a, b) != types.True) }}, nil
+		compared.compare = func(a, b ref.Val) ref.Val { return types.Bool(types.Equal(a, b) != types.True) }
 	case operators.In:
-		return comparison{call, containing, isIn}, nil
+		compared.cost, compared.compare = containing, isIn
+	default:
+		return i, nil
 	}
-	return i, nil
+	return compared, nil
 })
 
 // comparison is a call that compares two values.
 type comparison struct {
 	interpreter.InterpretableCall
+	a, b    interpreter.InterpretableV2 // its arguments
 	cost    func(a, b ref.Val) uint64
 	compare func(a, b ref.Val) ref.Val
 }
 
 // Eval implements interpreter.Interpretable.
-func (c comparison) Eval(vars interpreter.Activation) ref.Val {
+func (c *comparison) Eval(vars interpreter.Activation) ref.Val {
 	return c.Exec(interpreter.AsFrame(vars))
 }
 
 // Exec implements interpreter.InterpretableV2.
-func (c comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	a, b := c.Args()[0].Exec(frame), c.Args()[1].Exec(frame)
+func (c *comparison) Exec(frame *interpreter.ExecutionFrame) ref.Val {
+	a, b := c.a.Exec(frame), c.b.Exec(frame)
 	switch {
 	case types.IsUnknownOrError(a):
 		return a
@@ -79,5 +83,11 @@ func containing(_, b ref.Val) uint64 {
 
 // content returns the cost of reading a whole value.
 func content(v ref.Val) uint64 {
+	switch text := v.(type) {
+	case types.String:
+		return characters(len(text))
+	case types.Bool, types.Int, types.Uint, types.Double:
+		return 1
+	}
 	return characters(len(textOf(v))) + elements(v, func(v ref.Val) uint64 { return 1 + characters(len(textOf(v))) })
 }
