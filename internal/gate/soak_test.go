@@ -104,6 +104,14 @@ func seen(t *testing.T, s *sim) *sim {
 	return s
 }
 
+// staysClosedFor checks how long the gate still has to wait.
+func (s *sim) staysClosedFor(t *testing.T, left time.Duration) {
+	t.Helper()
+	if d := s.run(t); d.Verdicts[0].Blocked != v1alpha1.ReadingOpenAfter || !d.Recheck.Equal(s.now.Add(left)) {
+		t.Errorf("%s, recheck in %s, want in %s", show(d), d.Recheck.Sub(s.now), left)
+	}
+}
+
 // TestSoakInterruptions checks what interrupts the wait.
 func TestSoakInterruptions(t *testing.T) {
 	level, timed := aGate("g", soaking(soak)), aGate("g", soaking(soak), waitingFor(timedSignal{"g"}))
@@ -156,10 +164,7 @@ func TestSoakInterruptions(t *testing.T) {
 			c.hold(s)
 			s.run(t)
 			c.event(s.after(6 * time.Minute))
-			d := s.run(t)
-			if d.Verdicts[0].Blocked != v1alpha1.ReadingOpenAfter || !d.Recheck.Equal(s.now.Add(c.left)) {
-				t.Errorf("%s, recheck in %s, want in %s", show(d), d.Recheck.Sub(s.now), c.left)
-			}
+			s.staysClosedFor(t, c.left)
 		})
 	}
 }
@@ -213,10 +218,7 @@ func TestSoakOfOverlappingStates(t *testing.T) {
 			c.first(s)
 			s.run(t)
 			c.then(s.after(6 * time.Minute))
-			d := s.run(t)
-			if d.Verdicts[0].Blocked != v1alpha1.ReadingOpenAfter || !d.Recheck.Equal(s.now.Add(c.left)) {
-				t.Errorf("%s, recheck in %s, want in %s", show(d), d.Recheck.Sub(s.now), c.left)
-			}
+			s.staysClosedFor(t, c.left)
 		})
 	}
 }

@@ -86,8 +86,8 @@ func (s snapshot) fingerprint() [sha256.Size]byte {
 
 // Declared returns the gates that a stream of YAML or JSON documents declares, in their
 // order. It sets defaults and validates the gates like the API server. Objects of other
-// kinds are ignored, also in a v1 List. name is the name of the stream in errors. The error contains all
-// problems of the stream.
+// kinds are ignored, also in a v1 List. name is the name of the stream in errors. The error
+// contains all problems of the stream.
 func Declared(name string, content []byte) ([]*v1alpha1.NodeGate, error) {
 	var gates []*v1alpha1.NodeGate
 	var errs []error
@@ -250,8 +250,8 @@ func (f file) objects() (all []document, length int) {
 	}
 }
 
-// json returns the document as JSON. It returns an error for duplicate keys, and for text after
-// the document, both of which the YAML library would drop.
+// json returns the document as JSON. Duplicate keys and text after the document are errors: the
+// conversion ignores both, and gates would be missing without notice.
 func (d document) json() ([]byte, error) {
 	decoder := yamlv3.NewDecoder(bytes.NewReader(d.text))
 	var first, next any
