@@ -73,12 +73,18 @@ func comparing(a, b ref.Val) uint64 {
 	return min(content(a), content(b))
 }
 
-// containing returns the cost of finding a value in a list.
-func containing(_, b ref.Val) uint64 {
-	if list, ok := b.(traits.Lister); ok {
+// containing returns the cost of finding a value in a list: its size, unless the value is
+// nested, because only nested values are compared in more than one step.
+func containing(a, b ref.Val) uint64 {
+	list, ok := b.(traits.Lister)
+	if !ok {
+		return 0 // a map
+	}
+	switch a.(type) {
+	case traits.Lister, traits.Mapper, *types.Optional:
 		return content(list)
 	}
-	return 0 // a map
+	return size(list)
 }
 
 // content returns the cost of reading a whole value.

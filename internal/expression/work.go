@@ -39,8 +39,8 @@ var work = map[string]func(args []ref.Val) uint64{
 	"string_index_of_string_int":       searching,
 	"string_last_index_of_string":      searching,
 	"string_last_index_of_string_int":  searching,
-	"list_a_index_of_int":              func(args []ref.Val) uint64 { return content(args[0]) },
-	"list_a_last_index_of_int":         func(args []ref.Val) uint64 { return content(args[0]) },
+	"list_a_index_of_int":              func(args []ref.Val) uint64 { return containing(args[1], args[0]) },
+	"list_a_last_index_of_int":         func(args []ref.Val) uint64 { return containing(args[1], args[0]) },
 }
 
 // limitWork returns an environment whose functions return an error if their work would

@@ -3,10 +3,13 @@
 package expression
 
 import (
+	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 )
@@ -147,6 +150,43 @@ func TestWorkWithinTheLimit(t *testing.T) {
 	for _, text := range []string{`lists.range(-1).size() == 0`, `object.text.flatten(2) == []`, `[object.text].join() == ""`, `object.text.join(object.text) == ""`} {
 		if err := evaluateObject(t, text, map[string]any{"text": int64(1)}); err == nil || strings.Contains(err.Error(), "cost") {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// Names are found in long lists at the cost of the list's size.
+func TestNamesInLongLists(t *testing.T) {
+	var names []any
+	for i := range 6000 {
+		names = append(names, fmt.Sprintf("node-%040d.example.com", i))
+	}
+	object := map[string]any{"names": names, "name": names[len(names)-1]}
+	for _, text := range []string{`object.name in object.names`, `!("other" in object.names)`} {
+		if err := evaluateObject(t, text, object); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// The limits refer to overloads that exist: a library that renames one must not end its limit.
+func TestWorkNamesOverloads(t *testing.T) {
+	env, err := cel.NewEnv(append(slices.Clip(language), boundedQuantities...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bound := map[string]bool{}
+	for _, function := range env.Functions() {
+		bindings, err := function.Bindings()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range bindings {
+			bound[b.Operator] = true
+		}
+	}
+	for overload := range work {
+		if !bound[overload] {
+			t.Errorf("no function has the overload %s", overload)
 		}
 	}
 }
