@@ -283,10 +283,14 @@ func (h *host) await(t *testing.T, closed bool) (node *corev1.Node) {
 }
 
 // openedIn returns the states by which the gate opened in a boot.
-func (h *host) openedIn(boot string) (opened []*corev1.Node) {
-	states := h.history()
+func (h *host) openedIn(boot string) []*corev1.Node {
+	return slices.DeleteFunc(openings(h.history()), func(n *corev1.Node) bool { return n.Status.NodeInfo.BootID != boot })
+}
+
+// openings returns those of successive states by which the gate opened, in any boot.
+func openings(states []*corev1.Node) (opened []*corev1.Node) {
 	for i, s := range states {
-		if i > 0 && isClosed(states[i-1]) && !isClosed(s) && s.Status.NodeInfo.BootID == boot {
+		if i > 0 && isClosed(states[i-1]) && !isClosed(s) {
 			opened = append(opened, s)
 		}
 	}
