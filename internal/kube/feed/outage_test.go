@@ -3,6 +3,8 @@
 package feed
 
 import (
+	"errors"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
@@ -114,4 +117,39 @@ func TestWatchThatEndsIsResumed(t *testing.T) {
 			t.Errorf("%d log lines, listed %d times", got, pods.lists)
 		}
 	})
+}
+
+// While the first read of a feed fails, the feed reports the error, not a silent watch, and
+// does not count as loading.
+func TestFailedFirstRead(t *testing.T) {
+	needs := gate.Needs{Objects: []gate.ObjectQuery{testQuery("", "")}, Pods: []gate.PodQuery{query}}
+	failing := []string{objectsName(testSource), PodsName(query)}
+	for name, err := range retriedErrors {
+		t.Run(name, func(t *testing.T) {
+			runFeed(t, func(api *fakeAPI) {
+				api.nodes().Put(kubetest.Node("a", "a1"))
+				api.objects(testSource).set(err)
+				api.pods(query).set(err)
+			}, func(t *testing.T, f *testFeed) {
+				f.SetNeeds(needs)
+				for _, pass := range []time.Duration{recovery, 10 * time.Minute} {
+					kubetest.Pass(pass)
+					for _, s := range f.Status() {
+						if slices.Contains(failing, s.Name) && (s.Synced || !errors.Is(s.Err, err)) {
+							t.Errorf("after %s: %+v, want the error %q", pass, s, err)
+						}
+					}
+					if got := f.Unsynced(); !slices.Equal(got, []string{PodsName(query)}) {
+						t.Errorf("after %s, unsynced: %q, want only the pods", pass, got)
+					}
+					if f.facts(t, "a").Loading {
+						t.Errorf("after %s, it counts as loading", pass)
+					}
+				}
+				if got := f.silences.Load(); got != 0 {
+					t.Errorf("%d silent watches, want none", got)
+				}
+			})
+		})
+	}
 }

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -265,11 +264,8 @@ func (s *Reflector[O, F]) listWatch(inner *cache.ListWatch) *cache.ListWatch {
 				s.Listing()
 				o.ResourceVersion = latestVersion
 				w, err := inner.WatchWithContext(ctx, o)
-				if utilnet.IsConnectionRefused(err) {
-					return nil, notRetriable(err)
-				}
 				if err != nil {
-					return nil, err
+					return nil, notRetriable(err)
 				}
 				s.stream = newStream[O](w, s.Sink, func(o any) (F, bool) {
 					s.received()
@@ -302,8 +298,10 @@ func (s *Reflector[O, F]) noteError(ctx context.Context, err error) error {
 // as old as the outage would count as current. After any other error the reflector lists
 // everything again.
 //
-// For a stream of the initial list, the reflector sleeps before it repeats the request,
-// ignoring its context. After any other error it falls back to a plain list.
+// A stream of the initial list must not be repeated either: the reflector would not return
+// until a stream succeeds, so nothing would report the errors, and it sleeps between its
+// attempts, ignoring its context. After any other error it falls back to a plain list, whose
+// error is reported.
 func notRetriable(err error) error { return errors.New(err.Error()) }
 
 // Backoff of a feed's requests. It is short because gates cannot open until the feeds are
