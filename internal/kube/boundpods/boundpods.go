@@ -91,22 +91,23 @@ func (c client) Evict(ctx context.Context, p *gate.BoundPod) (Eviction, error) {
 	}
 	err := c.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
 		Body(eviction).MaxRetries(0).Do(ctx).Error()
-	if err == nil || apierrors.IsNotFound(err) {
+	if err == nil || apierrors.IsNotFound(err) && !clients.DeniedByAdmission(err) {
 		return Evicted, nil
 	}
 	return evictionOf(err), fmt.Errorf("evicting pod %s/%s: %w", p.Namespace, p.Name, err)
 }
 
 // evictionOf returns the meaning of an eviction's error. The API server responds with
-// TooManyRequests if a PodDisruptionBudget blocks the eviction.
+// TooManyRequests if a PodDisruptionBudget blocks the eviction. The code of a denial may be
+// any, such as that of a conflict.
 func evictionOf(err error) Eviction {
 	switch {
 	case apierrors.IsTooManyRequests(err):
 		return EvictionBlocked
-	case apierrors.IsConflict(err):
-		return EvictionOutdated
 	case clients.DeniedByAdmission(err), apierrors.IsForbidden(err):
 		return EvictionDenied
+	case apierrors.IsConflict(err):
+		return EvictionOutdated
 	}
 	return EvictionFailed
 }

@@ -4,6 +4,9 @@ package boundpods
 
 import (
 	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"testing"
@@ -13,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/gate"
@@ -118,6 +122,44 @@ func TestBoundPod(t *testing.T) {
 		if got := BoundPod(o); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
 		}
+	}
+}
+
+// A webhook that denies an eviction may choose any code. The pod is not gone then, and has
+// not changed.
+func TestEvictionThatIsDenied(t *testing.T) {
+	const denial = `admission webhook "w" denied the request: no`
+	for name, c := range map[string]struct {
+		code    int32
+		message string
+		want    Eviction
+	}{
+		"no such pod":               {http.StatusNotFound, `pods "p" not found`, Evicted},
+		"the pod has changed":       {http.StatusConflict, "the UID in the precondition does not match", EvictionOutdated},
+		"denied as forbidden":       {http.StatusForbidden, denial, EvictionDenied},
+		"denied as not found":       {http.StatusNotFound, denial, EvictionDenied},
+		"denied as a conflict":      {http.StatusConflict, denial, EvictionDenied},
+		"denied for the time being": {http.StatusTooManyRequests, denial, EvictionBlocked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				w.WriteHeader(int(c.code))
+				_ = json.NewEncoder(w).Encode(metav1.Status{
+					TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"},
+					Status:   metav1.StatusFailure, Code: c.code, Message: c.message,
+				})
+			}))
+			defer server.Close()
+			pods, err := New(&rest.Config{Host: server.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := pods.Evict(t.Context(), &gate.BoundPod{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "7"})
+			if got != c.want || (err == nil) != (got == Evicted) {
+				t.Errorf("%s and %v, want %s", got, err, c.want)
+			}
+		})
 	}
 }
 
