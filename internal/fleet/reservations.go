@@ -16,6 +16,10 @@ import (
 const (
 	paceRate  = 10 // a second
 	paceBurst = 10
+	// turnLifetime is the time after which a turn that was not taken is dropped. Without it,
+	// nodes that no longer need their turns, because a gate was deleted, could all be written
+	// at once for another gate. It is long enough for nodes that are evaluated late.
+	turnLifetime = time.Minute
 )
 
 // ThrottledRetry is the minimum time until a node that is not queued for budget is
@@ -76,12 +80,12 @@ func (a *Reservations) Delay(s BudgetScope, node string) time.Duration {
 }
 
 // turn returns the time that a node has to wait for its turn. A waiting node keeps its
-// turn; otherwise, repeated requests would use up all turns.
+// turn until it is dropped; otherwise, repeated requests would use up all turns.
 func (a *Reservations) turn(node string, now time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at, waiting := a.turns[node]
-	if !waiting {
+	if !waiting || now.Sub(at) > turnLifetime {
 		at = now.Add(a.pace.ReserveN(now, 1).DelayFrom(now))
 	}
 	if delay := at.Sub(now); delay > 0 {

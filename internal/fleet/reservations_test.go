@@ -121,3 +121,21 @@ func TestPacedNodesKeepTheirTurns(t *testing.T) {
 		t.Errorf("the last of %d nodes waits %s, want about 9s", fleet, longest)
 	}
 }
+
+// Nodes may cease to need their turns, for example because their gate is deleted. If they
+// need turns again later, their writes are limited as if they had never had any.
+func TestMissedTurnsAreDropped(t *testing.T) {
+	a, now := NewReservations(NewLedger()), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	const fleet = 100
+	for _, at := range []time.Time{now, now.Add(time.Hour), now.Add(2 * time.Hour)} {
+		granted := 0
+		for i := range fleet {
+			if a.turn(fmt.Sprint("n", i), at) == 0 {
+				granted++
+			}
+		}
+		if granted != paceBurst {
+			t.Errorf("after %s, %d of %d nodes are written at once, want %d", at.Sub(now), granted, fleet, paceBurst)
+		}
+	}
+}
