@@ -197,6 +197,7 @@ func (w *world) life(hasPolicies bool) {
 
 	w.upgradesPinnedImage()
 	w.removesConditions()
+	w.endsHolds()
 	w.undoesOffSwitch()
 
 	must(w.T, w.helm(nil, "uninstall", "nodegate"))
@@ -260,17 +261,7 @@ func (w *world) removesConditions() {
 		node.Status.Conditions = conditions
 		must(w.T, w.admin.Status().Update(w.Context(), node))
 	}
-	for _, line := range commands(w.T, "../docs/runbooks/README.md") {
-		if !strings.Contains(line, v1alpha1.DeadlineConditionPrefix) {
-			continue
-		}
-		command := exec.CommandContext(w.Context(), "bash", "-c", "set -o pipefail\n"+strings.ReplaceAll(line, "<gate>", heldGate))
-		command.Env = append(os.Environ(), "KUBECONFIG="+w.cluster.Kubeconfig(), "KUBECACHEDIR="+os.DevNull,
-			"PATH="+filepath.Dir(clustertest.Kubectl(w.T))+string(os.PathListSeparator)+os.Getenv("PATH"))
-		if output, err := command.CombinedOutput(); err != nil {
-			w.Errorf("%s: %v\n%s", line, err, output)
-		}
-	}
+	w.switchOff(v1alpha1.DeadlineConditionPrefix)
 	for _, name := range []string{"overdue", "healthy"} {
 		if left := w.get(name, &corev1.Node{}).(*corev1.Node).Status.Conditions; len(left) != 1 || left[0].Type != other.Type {
 			w.Errorf("node %s has the conditions %v, want only that of another writer", name, left)

@@ -10,6 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
@@ -70,6 +75,46 @@ func (i *installation) dryRun(line string) string {
 	line, _, _ = strings.Cut(line, " | grep")
 	line = strings.NewReplacer("kubectl wait", "kubectl get", " --for=delete --timeout=60s", "").Replace(line) // nothing was deleted
 	return changes.ReplaceAllString(line, "$0 --dry-run=server ")
+}
+
+// switchOff runs the command of the off switch that contains a text, for the gate heldGate.
+func (w *world) switchOff(text string) {
+	w.Helper()
+	found := 0
+	for _, line := range commands(w.T, "../docs/runbooks/README.md") {
+		if !strings.Contains(line, text) {
+			continue
+		}
+		found++
+		command := exec.CommandContext(w.Context(), "bash", "-c", "set -o pipefail\n"+strings.ReplaceAll(line, "<gate>", heldGate))
+		command.Env = append(os.Environ(), "KUBECONFIG="+w.cluster.Kubeconfig(), "KUBECACHEDIR="+os.DevNull,
+			"PATH="+filepath.Dir(clustertest.Kubectl(w.T))+string(os.PathListSeparator)+os.Getenv("PATH"))
+		if output, err := command.CombinedOutput(); err != nil {
+			w.Errorf("%s: %v\n%s", line, err, output)
+		}
+	}
+	if found != 1 {
+		w.Errorf("%d commands of the off switch contain %q, want one", found, text)
+	}
+}
+
+// endsHolds verifies that a command of the off switch changes a gate so that the node agent
+// no longer holds pods for it. Without that, the agent holds pods as long as the gate's record
+// is closed or from an earlier boot, and without a controller this remains so.
+func (w *world) endsHolds() {
+	w.Helper()
+	ng := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: heldGate}, Spec: v1alpha1.NodeGateSpec{
+		Taint:        v1alpha1.Taint{Key: heldKey, Effect: corev1.TaintEffectNoSchedule},
+		OpenWhen:     []v1alpha1.Signal{{Name: "never", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "example.com/never"}}}},
+		BypassedPods: v1alpha1.BypassedHold, HoldSeconds: ptr.To[int32](60),
+	}}
+	must(w.T, w.admin.Create(w.Context(), ng))
+	w.switchOff("bypassedPods")
+	spec := w.get(heldGate, &v1alpha1.NodeGate{}).(*v1alpha1.NodeGate).Spec
+	if spec.BypassedPods != v1alpha1.BypassedReport || spec.HoldSeconds != nil {
+		w.Errorf("the gate has bypassedPods %s and holdSeconds %d, want Report and none", spec.BypassedPods, ptr.Deref(spec.HoldSeconds, 0))
+	}
+	must(w.T, w.admin.Delete(w.Context(), ng))
 }
 
 var shell = regexp.MustCompile("(?s)```sh\n(.*?)```")
