@@ -293,6 +293,37 @@ func TestCoreIsPure(t *testing.T) {
 	}
 }
 
+// pureRoom matches a row of the page's table of rooms that says that the room is pure.
+var pureRoom = regexp.MustCompile("(?m)^\\| `([^`]+)` \\| .*\\. Pure \\|")
+
+func TestArchitecturePageListsPurePackages(t *testing.T) {
+	var listed []string
+	for _, row := range pureRoom.FindAllStringSubmatch(read(t, "docs/architecture.md"), -1) {
+		listed = append(listed, row[1])
+	}
+	slices.Sort(listed)
+	if want := slices.Sorted(slices.Values(pure)); !slices.Equal(listed, want) {
+		t.Errorf("docs/architecture.md: %v are pure; the packages are %v", listed, want)
+	}
+}
+
+// pathExcept matches the exception of a linter: it applies to all other files.
+var pathExcept = regexp.MustCompile(`path-except: (.+)`)
+
+// The linter must forbid clocks in all pure packages.
+func TestPurePackagesReadNoClock(t *testing.T) {
+	found := pathExcept.FindStringSubmatch(read(t, ".golangci.yml"))
+	if found == nil {
+		t.Fatal(".golangci.yml does not list the packages that may not read a clock")
+	}
+	forbidden := regexp.MustCompile(found[1])
+	for _, name := range pure {
+		if !forbidden.MatchString(name + "/file.go") {
+			t.Errorf(".golangci.yml: add %s to the path-except of \"Time is an argument here\"", name)
+		}
+	}
+}
+
 // TestControlPlaneStaysOutside keeps the programs that nodegate ships free of
 // the control plane that only tests and the demo need.
 func TestControlPlaneStaysOutside(t *testing.T) {

@@ -235,7 +235,7 @@ func compareCounts(t *rapid.T, ledger *Ledger, l *budgetModel, zones []string) {
 // After a pause, nothing is granted before all nodes have been evaluated, not even before
 // the pause has been detected, or to a node that has a reservation.
 func TestNothingIsGrantedAfterAPause(t *testing.T) {
-	ledger, s, now := NewLedger(), BudgetScope{Gate: "gate", Zone: "a"}, time.Now()
+	ledger, s, now := NewLedger(), BudgetScope{Gate: "gate", Zone: "a"}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(100)), Since: 1}})
 	evaluate := func(seq uint64) {
 		for _, name := range []string{"n1", "n2"} {

@@ -105,7 +105,7 @@ func TestLedgerFollowsNodesFromZoneToZone(t *testing.T) {
 }
 
 func TestPacedNodesKeepTheirTurns(t *testing.T) {
-	a, now := NewReservations(NewLedger()), time.Now()
+	a, now := NewReservations(NewLedger()), time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	const fleet = 100
 	waits := map[string]time.Duration{}
 	for i := range fleet {
