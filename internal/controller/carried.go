@@ -51,34 +51,40 @@ func (s *nodeStates) keep(set *gateset.Set, n *gate.Node, d *gate.Decision, part
 		before = &carried{}
 	}
 	before = before.under(set)
-	if covers != nil {
-		r.retainOthers(before, covers)
-	}
+	var unread map[string]bool
 	for i := range d.Verdicts {
-		v := &d.Verdicts[i]
-		switch {
-		case covers != nil && !covers(v.Gate): // retained
-			continue
-		case part && len(v.Readings) == 0 && before.uid == n.UID:
-			r.retain(before, v.Gate)
-			continue
+		if v := &d.Verdicts[i]; part && len(v.Readings) == 0 && before.uid == n.UID {
+			put(&unread, v.Gate, true)
 		}
-		if v.Lost != nil {
-			put(&r.lost, v.Gate, v.Lost)
-		}
-		note(&r.left, v.Gate, v.LeftSince)
-		if !v.GroupWait.Since.IsZero() {
-			put(&r.group, v.Gate, v.GroupWait)
-		}
-		if v.Shadow != "" {
-			put(&r.shadow, v.Gate, v.Shadow)
-		}
-		if v.Steady != nil {
-			put(&r.steady, v.Gate, *v.Steady)
+	}
+	decided := func(gate string) bool { return !unread[gate] && (covers == nil || covers(gate)) }
+	r.retainOthers(before, decided)
+	for i := range d.Verdicts {
+		if v := &d.Verdicts[i]; decided(v.Gate) {
+			r.add(v)
 		}
 	}
 	if state.carried = nil; !r.isEmpty() {
 		state.carried = &r
+	}
+}
+
+// add stores what the decision about one gate hands on.
+func (r *carried) add(v *gate.Verdict) {
+	if v.Lost != nil {
+		put(&r.lost, v.Gate, v.Lost)
+	}
+	if !v.LeftSince.IsZero() {
+		put(&r.left, v.Gate, v.LeftSince)
+	}
+	if !v.GroupWait.Since.IsZero() {
+		put(&r.group, v.Gate, v.GroupWait)
+	}
+	if v.Shadow != "" {
+		put(&r.shadow, v.Gate, v.Shadow)
+	}
+	if v.Steady != nil {
+		put(&r.steady, v.Gate, *v.Steady)
 	}
 }
 
@@ -115,29 +121,6 @@ func putOthers[V any](m *map[string]V, from map[string]V, covers func(gate strin
 		if !covers(name) {
 			put(m, name, value)
 		}
-	}
-}
-
-// retain keeps the values of a gate.
-func (r *carried) retain(before *carried, gateName string) {
-	if lost, ok := before.lost[gateName]; ok {
-		put(&r.lost, gateName, lost)
-	}
-	note(&r.left, gateName, before.left[gateName])
-	if group, ok := before.group[gateName]; ok {
-		put(&r.group, gateName, group)
-	}
-	if shadow, ok := before.shadow[gateName]; ok {
-		put(&r.shadow, gateName, shadow)
-	}
-	if steady, ok := before.steady[gateName]; ok {
-		put(&r.steady, gateName, steady)
-	}
-}
-
-func note(times *map[string]time.Time, gateName string, t time.Time) {
-	if !t.IsZero() {
-		put(times, gateName, t)
 	}
 }
 

@@ -166,7 +166,7 @@ func (c *Controller) requestGrants(set *gateset.Set, facts *gate.Facts, d *gate.
 			}
 		}
 		if v.Wants == gate.WantPace && v.DryRun { // nothing is written
-			granted = with(granted, v.Gate)
+			put(&granted, v.Gate, true)
 			continue
 		}
 		if v.Wants != gate.WantPace || !paced {
@@ -177,17 +177,9 @@ func (c *Controller) requestGrants(set *gateset.Set, facts *gate.Facts, d *gate.
 			}
 			paced = paced || v.Wants == gate.WantPace
 		}
-		granted = with(granted, v.Gate)
+		put(&granted, v.Gate, true)
 	}
 	return granted, retry
-}
-
-func with(set map[string]bool, name string) map[string]bool {
-	if set == nil {
-		set = make(map[string]bool)
-	}
-	set[name] = true
-	return set
 }
 
 // inspect handles a want that requires a list of all pods of the node. It does not wait
