@@ -52,14 +52,14 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		}
 	}
 	if err != nil {
-		return 0, c.fail(set, &facts, &decision, err, soonest(retry, sooner(until, decision.Recheck), now))
+		return 0, c.fail(set, &facts, &decision, err, soonest(retry, gate.Earliest(until, decision.Recheck), now))
 	}
 	c.account(set, &facts, &decision, false)
 	if decision.Changes && len(decision.Conditions) > 0 {
 		return time.Millisecond, nil // the conditions need a write of their own
 	}
 	c.noteSuccess(&facts, &decision)
-	if until = sooner(until, decision.Recheck); decision.Settled {
+	if until = gate.Earliest(until, decision.Recheck); decision.Settled {
 		c.nodes.settle(name, set.Seq, until)
 	}
 	return soonest(retry, until, now), nil
@@ -354,14 +354,6 @@ func (c *Controller) forget(name string) {
 	c.budget.Forget(name)
 	c.inspector.Forget(name)
 	c.nodes.forget(name)
-}
-
-// sooner returns the earlier of two times; zero means never.
-func sooner(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 // soonest returns the time until a retry or a recheck, whichever is earlier; zero means

@@ -103,7 +103,7 @@ func provenFrom(n *Node, known time.Time) time.Time {
 	if liveness != Ready {
 		return time.Time{}
 	}
-	return latest(known, since).Add(provenAfter)
+	return Latest(known, since).Add(provenAfter)
 }
 
 // podsRecheck is how soon a decision is repeated that waits for up-to-date information

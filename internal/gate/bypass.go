@@ -87,7 +87,7 @@ func (c *Closure) Bypassed(p *BoundPod) Certainty {
 	}
 	most := Impossible
 	margin := bypassMargin
-	if c.NewBoot || !latest(p.Created, p.Bound).Before(c.From) {
+	if c.NewBoot || !Latest(p.Created, p.Bound).Before(c.From) {
 		margin = 0
 	}
 	for _, start := range p.Starts {

@@ -149,7 +149,7 @@ func (d *decider) passed(s *slot) bool {
 	start := r.waitsSince(&d.Node).Add(time.Duration(r.SilentSeconds) * time.Second)
 	until, runs := d.now, r.SilentSince.IsZero()
 	if !runs {
-		until = earliest(until, r.SilentSince)
+		until = Earliest(until, r.SilentSince)
 	}
 	had, lacks := r.Overdue, lacksPod(s.verdict.Readings)
 	if had && r.awaitsBoot() { // it passed before the node became unreachable
@@ -163,7 +163,7 @@ func (d *decider) passed(s *slot) bool {
 		switch due := start.Add(limit.after); {
 		case limit.after == 0 || !limit.applies:
 		case until.Before(due):
-			next = earliest(next, due)
+			next = Earliest(next, due)
 		default:
 			return true
 		}

@@ -139,7 +139,7 @@ func (g *Gate) ClosesAfter(l Lost) time.Duration {
 func (g *Gate) RegressesAt(v *Verdict) (at time.Time) {
 	for i, lost := range v.Lost {
 		if v.Readings[i].State == NotYet {
-			at = earliest(at, lost.Since.Add(g.ClosesAfter(lost)))
+			at = Earliest(at, lost.Since.Add(g.ClosesAfter(lost)))
 		}
 	}
 	return at
@@ -234,14 +234,6 @@ func (d *decider) lostSince(reading Reading, seen time.Time) time.Time {
 		since = reported
 	}
 	return since
-}
-
-// earliest returns the earlier of two times. A zero time is ignored.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }
 
 func anyUnknown(readings []Reading) bool {

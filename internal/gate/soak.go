@@ -66,12 +66,12 @@ func (d *decider) soaked(s *slot, r *Record, state State) time.Time {
 		return time.Time{}
 	}
 	api := reported(v.Readings, opens)
-	is := Steady{Since: d.now, Reported: latest(api.resumed, api.newest)}
+	is := Steady{Since: d.now, Reported: Latest(api.resumed, api.newest)}
 	if remembered {
 		is = was.next(api, is)
 	}
 	if api.complete {
-		is.Since = latest(is.NotBefore, earliest(is.Since, api.since.Add(HeartbeatSkew)))
+		is.Since = Latest(is.NotBefore, Earliest(is.Since, api.since.Add(HeartbeatSkew)))
 	}
 	v.Steady = &is
 	if r.sameBootAsDigest(&d.Node) {
@@ -92,7 +92,7 @@ func (s Steady) next(api report, fresh Steady) Steady {
 		fresh.NotBefore = s.NotBefore // another signal may have had the state meanwhile
 		return fresh
 	}
-	s.Unknown, s.Reported = false, latest(s.Reported, fresh.Reported)
+	s.Unknown, s.Reported = false, Latest(s.Reported, fresh.Reported)
 	return s
 }
 
@@ -107,9 +107,9 @@ func (d *decider) outdated(g *Gate) bool {
 // closed because of a boot or because its signals held.
 func (d *decider) soaksFrom(r *Record, start time.Time) time.Time {
 	if r.closedForBoot() || r.Reason == v1alpha1.ReasonSignalsHold {
-		start = latest(start, r.closedSince(&d.Node))
+		start = Latest(start, r.closedSince(&d.Node))
 	}
-	return latest(start, d.Node.Created)
+	return Latest(start, d.Node.Created)
 }
 
 // anyUnconfirmed reports whether a signal, or one of its alternatives, is unknown because of
@@ -151,9 +151,9 @@ func reported(readings []Reading, opens State) report {
 		if r.State != Holds {
 			continue
 		}
-		api.since, api.complete = latest(api.since, r.Since), api.complete && !r.Since.IsZero()
+		api.since, api.complete = Latest(api.since, r.Since), api.complete && !r.Since.IsZero()
 		if !r.Longer {
-			api.resumed = latest(api.resumed, r.Since)
+			api.resumed = Latest(api.resumed, r.Since)
 		}
 	}
 	return api
@@ -169,19 +169,11 @@ func reportedClear(readings []Reading) report {
 		case r.Since.IsZero():
 			longer = true
 		default:
-			api.since, api.newest, api.complete = earliest(api.since, r.Since), latest(api.newest, r.Since), true
+			api.since, api.newest, api.complete = Earliest(api.since, r.Since), Latest(api.newest, r.Since), true
 		}
 	}
 	if !longer {
 		api.resumed = api.since
 	}
 	return api
-}
-
-// latest returns the later of two times.
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -69,9 +69,9 @@ func longest(a, b gate.Reading) gate.Reading {
 	}
 	switch {
 	case b.State == gate.Holds && (b.Since.IsZero() || b.Longer):
-		a.Longer, a.Recheck = true, earliest(a.Recheck, b.Recheck)
+		a.Longer, a.Recheck = true, gate.Earliest(a.Recheck, b.Recheck)
 	case b.State == gate.Unknown:
-		a.Recheck = earliest(a.Recheck, b.Recheck)
+		a.Recheck = gate.Earliest(a.Recheck, b.Recheck)
 	}
 	return a
 }
@@ -92,11 +92,11 @@ func (s anyOf) none(state gate.State, readings []gate.Reading) gate.Reading {
 		text.WriteString(s[i].Name)
 		text.WriteString(": ")
 		text.WriteString(readings[i].Message())
-		r.Recheck = earliest(r.Recheck, readings[i].Recheck)
+		r.Recheck = gate.Earliest(r.Recheck, readings[i].Recheck)
 		r.Rollout = r.Rollout || readings[i].Rollout
 		r.Lacks = r.Lacks && readings[i].LacksPod()
 		r.Blind = r.Blind || readings[i].Unseen()
-		r.Since = latest(r.Since, readings[i].Since)
+		r.Since = gate.Latest(r.Since, readings[i].Since)
 		known = known && !readings[i].Since.IsZero()
 	}
 	if !known {

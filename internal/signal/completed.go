@@ -115,7 +115,7 @@ func (s completed) success(r runs, in gate.Input) time.Time {
 	case r.last == nil:
 		return remembered
 	case r.last.Run.Succeeded:
-		return latest(remembered, endOf(r.last, in.Now))
+		return gate.Latest(remembered, endOf(r.last, in.Now))
 	case remembered.After(r.last.Created) && !s.failedSince(remembered, r.last, in):
 		return remembered
 	}

@@ -102,9 +102,9 @@ func (s condition) Read(in gate.Input) gate.Reading {
 		case r.State == gate.Holds || one.State == gate.Holds:
 			r = longest(r, one)
 		case r.State == gate.Unknown: // Unknown takes precedence over NotYet
-			r.Recheck = earliest(r.Recheck, one.Recheck)
+			r.Recheck = gate.Earliest(r.Recheck, one.Recheck)
 		default:
-			one.Recheck = earliest(r.Recheck, one.Recheck)
+			one.Recheck = gate.Earliest(r.Recheck, one.Recheck)
 			if one.State == gate.NotYet { // none has matched only since the last of them stopped
 				one.Since = neitherSince(r.Since, one.Since)
 			}
@@ -135,7 +135,7 @@ func (s condition) readOne(c gate.Condition, in gate.Input) gate.Reading {
 		r.State, r.Reason = gate.Unknown, v1alpha1.ReadingNoTransitionTime
 	case s.holdFor > 0 && in.Now.Before(matched): // without holdFor, a clock that is ahead causes no wait
 		r.Reason, r.Since = v1alpha1.ReadingTooBriefly, time.Time{}
-		r.Recheck = earliest(r.Recheck, matched)
+		r.Recheck = gate.Earliest(r.Recheck, matched)
 	default:
 		r.State, r.Reason, r.Since = gate.Holds, v1alpha1.ReadingMatches, matched
 	}

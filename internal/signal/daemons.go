@@ -96,7 +96,7 @@ func both(a, b gate.Reading) gate.Reading {
 	rank := func(s gate.State) int { return []int{gate.Holds: 0, gate.Unknown: 1, gate.NotYet: 2}[s] }
 	switch {
 	case a.State == gate.Holds && b.State == gate.Holds:
-		a.Since, a.Alternative = latest(a.Since, b.Since), a.Alternative || b.Alternative
+		a.Since, a.Alternative = gate.Latest(a.Since, b.Since), a.Alternative || b.Alternative
 		return a
 	case rank(b.State) > rank(a.State):
 		a, b = b, a
@@ -107,10 +107,10 @@ func both(a, b gate.Reading) gate.Reading {
 	}
 	// Neither holds. The relevant one is the one that no rollout excuses or, failing
 	// that, the one that has not held for longer.
-	if a.Rollout && !b.Rollout || a.Rollout == b.Rollout && !a.Since.Equal(earliest(a.Since, b.Since)) {
+	if a.Rollout && !b.Rollout || a.Rollout == b.Rollout && !a.Since.Equal(gate.Earliest(a.Since, b.Since)) {
 		a, b = b, a
 	}
-	a.Recheck = earliest(a.Recheck, b.Recheck)
+	a.Recheck = gate.Earliest(a.Recheck, b.Recheck)
 	a.Lacks = a.LacksPod() || b.LacksPod()
 	return a
 }
@@ -123,7 +123,7 @@ func either(a, b gate.Reading) gate.Reading {
 		a, b = b, a
 	}
 	if a.State != gate.Holds { // either may start to hold when time passes
-		a.Recheck = earliest(a.Recheck, b.Recheck)
+		a.Recheck = gate.Earliest(a.Recheck, b.Recheck)
 	}
 	if a.State == gate.NotYet && b.State == gate.NotYet && a.Reason != v1alpha1.ReadingPodMissing && b.Reason != v1alpha1.ReadingPodMissing {
 		a.Since = neitherSince(a.Since, b.Since)
@@ -136,23 +136,7 @@ func neitherSince(a, b time.Time) time.Time {
 	if a.IsZero() || b.IsZero() {
 		return time.Time{}
 	}
-	return latest(a, b)
-}
-
-// latest returns the later of two times.
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
-// earliest returns the earlier of two times. A zero time is ignored.
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
+	return gate.Latest(a, b)
 }
 
 // Evidence implements gate.Signal.

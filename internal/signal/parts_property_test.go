@@ -24,7 +24,7 @@ func (l *life) pass(t *rapid.T, by time.Duration) {
 				next = until
 			}
 		}
-		if l.now = latest(l.now, next); !next.Before(end) {
+		if l.now = gate.Latest(l.now, next); !next.Before(end) {
 			return
 		}
 		l.follow(t)
@@ -50,7 +50,7 @@ func (l *life) follow(t *rapid.T) {
 			part = touched.Gates
 			until := l.some.until
 			some = l.decide(&l.some, part, true)
-			l.some.until = earliest(until, l.some.until)
+			l.some.until = gate.Earliest(until, l.some.until)
 		} else {
 			some = l.decide(&l.some, l.gates, false)
 		}

@@ -32,7 +32,7 @@ func readPod(p *gate.Pod, in gate.Input) gate.Reading {
 			r.Reason, r.Recheck = v1alpha1.ReadingStaleEvidence, from
 			return r
 		}
-		r.State, r.Reason, r.Since = gate.Holds, v1alpha1.ReadingReady, latest(p.ReadySince, from)
+		r.State, r.Reason, r.Since = gate.Holds, v1alpha1.ReadingReady, gate.Latest(p.ReadySince, from)
 	}
 	return r
 }
@@ -44,7 +44,7 @@ func requireReadyFor(r gate.Reading, p *gate.Pod, minReady time.Duration, now ti
 	if minReady == 0 || r.State != gate.Holds {
 		return r
 	}
-	due := latest(r.Since, p.Created).Add(minReady)
+	due := gate.Latest(r.Since, p.Created).Add(minReady)
 	if now.Before(due) {
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodReadyTooBriefly, Subject: r.Subject, Recheck: due}
 	}
