@@ -27,5 +27,5 @@ func (r *Reader) NodeFacts(ctx context.Context, name string) (*gate.Node, error)
 // AllNodeFacts returns the facts about all Nodes that are wanted, sorted by name. A nil
 // function selects all. Nodes are read in pages, and only those that are wanted are kept.
 func (r *Reader) AllNodeFacts(ctx context.Context, wanted func(*gate.Node) bool) ([]*gate.Node, error) {
-	return newSnapshotAt(r, "", pageSize).readNodes(ctx, wanted)
+	return newSnapshot(r, "", pageSize).readNodes(ctx, wanted)
 }

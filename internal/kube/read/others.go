@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nodegate/nodegate/internal/gate"
@@ -33,13 +34,19 @@ var (
 // Others returns all objects of another tool's resource, or none if the API server does
 // not serve it.
 func (r *Reader) Others(ctx context.Context, kind schema.GroupVersionResource) ([]unstructured.Unstructured, error) {
-	var all []unstructured.Unstructured
-	err := eachOf(ctx, pageSize, r.others.Resource(kind).List, metav1.ListOptions{}, func(o *unstructured.Unstructured) { all = append(all, *o) })
+	all, err := allOf[unstructured.Unstructured](ctx, kind.GroupResource().String(), r.others.Resource(kind).List)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
+	return all, err
+}
+
+// allOf returns all objects of a resource.
+func allOf[O any, L runtime.Object](ctx context.Context, resource string, list func(context.Context, metav1.ListOptions) (L, error)) ([]O, error) {
+	var all []O
+	err := eachOf(ctx, pageSize, list, metav1.ListOptions{}, func(o *O) { all = append(all, *o) })
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
+		return nil, fmt.Errorf("listing %s: %w", resource, err)
 	}
 	return all, nil
 }
@@ -96,7 +103,7 @@ func (r *Reader) SomeNodes(ctx context.Context, limit int64) ([]corev1.Node, err
 
 // DaemonSets returns the DaemonSets of namespaces.
 func (r *Reader) DaemonSets(ctx context.Context, namespaces []string) (*gate.DaemonSets, []Error) {
-	l := newSnapshotAt(r, "", pageSize)
+	l := newSnapshot(r, "", pageSize)
 	l.begin(ctx, func(*gate.DaemonSets) gate.Needs { return gate.Needs{DaemonSetNamespaces: namespaces} })
 	return l.daemonSets, l.errs
 }
@@ -112,12 +119,7 @@ func (r *Reader) DaemonSet(ctx context.Context, namespace, name string) (*appsv1
 
 // DaemonSetObjects returns all DaemonSets, with their pod templates.
 func (r *Reader) DaemonSetObjects(ctx context.Context) ([]appsv1.DaemonSet, error) {
-	var all []appsv1.DaemonSet
-	err := eachOf(ctx, pageSize, r.core.AppsV1().DaemonSets(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *appsv1.DaemonSet) { all = append(all, *o) })
-	if err != nil {
-		return nil, fmt.Errorf("listing daemonsets: %w", err)
-	}
-	return all, nil
+	return allOf[appsv1.DaemonSet](ctx, "daemonsets", r.core.AppsV1().DaemonSets(metav1.NamespaceAll).List)
 }
 
 // CSIDrivers returns the names of all CSIDrivers.
@@ -132,32 +134,17 @@ func (r *Reader) CSIDrivers(ctx context.Context) (map[string]bool, error) {
 
 // Deployments returns all Deployments.
 func (r *Reader) Deployments(ctx context.Context) ([]appsv1.Deployment, error) {
-	var all []appsv1.Deployment
-	err := eachOf(ctx, pageSize, r.core.AppsV1().Deployments(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *appsv1.Deployment) { all = append(all, *o) })
-	if err != nil {
-		return nil, fmt.Errorf("listing deployments: %w", err)
-	}
-	return all, nil
+	return allOf[appsv1.Deployment](ctx, "deployments", r.core.AppsV1().Deployments(metav1.NamespaceAll).List)
 }
 
 // StatefulSets returns all StatefulSets.
 func (r *Reader) StatefulSets(ctx context.Context) ([]appsv1.StatefulSet, error) {
-	var all []appsv1.StatefulSet
-	err := eachOf(ctx, pageSize, r.core.AppsV1().StatefulSets(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *appsv1.StatefulSet) { all = append(all, *o) })
-	if err != nil {
-		return nil, fmt.Errorf("listing statefulsets: %w", err)
-	}
-	return all, nil
+	return allOf[appsv1.StatefulSet](ctx, "statefulsets", r.core.AppsV1().StatefulSets(metav1.NamespaceAll).List)
 }
 
 // CronJobs returns all CronJobs.
 func (r *Reader) CronJobs(ctx context.Context) ([]batchv1.CronJob, error) {
-	var all []batchv1.CronJob
-	err := eachOf(ctx, pageSize, r.core.BatchV1().CronJobs(metav1.NamespaceAll).List, metav1.ListOptions{}, func(o *batchv1.CronJob) { all = append(all, *o) })
-	if err != nil {
-		return nil, fmt.Errorf("listing cronjobs: %w", err)
-	}
-	return all, nil
+	return allOf[batchv1.CronJob](ctx, "cronjobs", r.core.BatchV1().CronJobs(metav1.NamespaceAll).List)
 }
 
 // ConfigMap returns the data of a ConfigMap, or nil if it does not exist.

@@ -47,11 +47,7 @@ type snapshot struct {
 	errs []Error
 }
 
-// newSnapshot returns a snapshot of one node. It reads without a limit: for a request
-// with a limit, older API servers read from etcd and search all pods there.
-func newSnapshot(r *Reader, node string) *snapshot { return newSnapshotAt(r, node, 0) }
-
-func newSnapshotAt(r *Reader, node string, page int64) *snapshot {
+func newSnapshot(r *Reader, node string, page int64) *snapshot {
 	return &snapshot{Reader: r, node: node, page: page, nodes: feed.NewNodes(feed.IgnoreChange), zones: make(feed.Zones)}
 }
 

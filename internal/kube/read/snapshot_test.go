@@ -176,7 +176,7 @@ func TestSnapshotsMatchSnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 			needs := func(*gate.DaemonSets) gate.Needs { return tt.Needs }
-			all, errs, err := r.snapshots(t.Context(), needs, 2)
+			all, errs, err := newSnapshot(r, "", 2).all(t.Context(), needs)
 			if err != nil || len(all) < 5 {
 				t.Fatalf("%d nodes, %v", len(all), err)
 			}

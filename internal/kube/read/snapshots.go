@@ -36,7 +36,8 @@ func (g *Error) Hides(n gate.Needs) bool { return g.hides != nil && g.hides(n) }
 // SharedPools and DeviceTaintRules are set as far as they can be read. Zone is set only for an unreachable node, because
 // decisions about other nodes do not depend on it.
 func (r *Reader) Snapshot(ctx context.Context, node *corev1.Node, needs func(*gate.DaemonSets) gate.Needs) (gate.Facts, []Error) {
-	l := newSnapshot(r, node.Name)
+	// For a request with a limit, older API servers read from etcd and search all pods there.
+	l := newSnapshot(r, node.Name, 0)
 	steps := l.steps(l.begin(ctx, needs))
 	n := l.nodes.Convert(node)
 	if n.Silent() {
@@ -81,18 +82,14 @@ func (l *snapshot) readZone(ctx context.Context, zone string) {
 // of Snapshot, except that Zone is always set. Each resource is read once, in pages.
 // Snapshots fails only if the Nodes cannot be read.
 func (r *Reader) Snapshots(ctx context.Context, needs func(*gate.DaemonSets) gate.Needs) ([]gate.Facts, []Error, error) {
-	return r.snapshots(ctx, needs, pageSize)
+	return newSnapshot(r, "", pageSize).all(ctx, needs)
 }
 
 // SnapshotsOf is like Snapshots, for the selected Nodes only. Zone counts only these.
 func (r *Reader) SnapshotsOf(ctx context.Context, s NodeSelection, needs func(*gate.DaemonSets) gate.Needs) ([]gate.Facts, []Error, error) {
-	l := newSnapshotAt(r, "", pageSize)
+	l := newSnapshot(r, "", pageSize)
 	l.selection = s
 	return l.all(ctx, needs)
-}
-
-func (r *Reader) snapshots(ctx context.Context, needs func(*gate.DaemonSets) gate.Needs, page int64) ([]gate.Facts, []Error, error) {
-	return newSnapshotAt(r, "", page).all(ctx, needs)
 }
 
 // all reads all selected Nodes and the facts about them.
