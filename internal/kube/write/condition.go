@@ -30,11 +30,8 @@ func ConditionPatch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 		before, exists := n.Records[name]
 		a.test(v1alpha1.RecordAnnotationPrefix+name, before, exists)
 	}
-	if a.expectNone {
-		a.ops = append(a.ops, test(annotationsPath, null))
-	}
 	guard := []operation{test(uidPath, n.UID), testBoot(n)}
-	patch, err := json.Marshal(slices.Concat(guard, a.ops, patchConditions(n, d, names)))
+	patch, err := json.Marshal(slices.Concat(guard, a.operations(), patchConditions(n, d, names)))
 	if err != nil {
 		return nil, fmt.Errorf("encoding the patch of the conditions of node %s: %w", n.Name, err)
 	}

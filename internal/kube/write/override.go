@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,18 +49,14 @@ func (h *OverrideWriter) Override(ctx context.Context, node *corev1.Node, gateNa
 	key := v1alpha1.OverrideAnnotationPrefix + gateName
 	before, exists := node.Annotations[key]
 	a := annotations{created: map[string]string{}, exist: len(node.Annotations) > 0}
-	if a.write(key, before, exists, text); len(a.created) > 0 {
-		a.ops = append(a.ops, test(annotationsPath, null), add(annotationsPath, a.created))
-	}
-	return h.patch(ctx, node, a.ops)
+	a.write(key, before, exists, text)
+	return h.patch(ctx, node, a.operations())
 }
 
 // RemoveTaint removes a taint, by key and effect, from a node that was read. It returns
 // ErrNoTaint if the node does not have it.
 func (h *OverrideWriter) RemoveTaint(ctx context.Context, node *corev1.Node, taint v1alpha1.Taint) error {
-	i := slices.IndexFunc(node.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == taint.Key && t.Effect == corev1.TaintEffect(taint.Effect)
-	})
+	i := indexOf(node.Spec.Taints, corev1.Taint{Key: taint.Key, Effect: corev1.TaintEffect(taint.Effect)})
 	if i < 0 {
 		return ErrNoTaint
 	}

@@ -189,13 +189,7 @@ func patchAnnotations(n *gate.Node, d *gate.Decision) []operation {
 		before, exists := n.Annotations[key]
 		a.write(key, before, exists, d.Stamps[key])
 	}
-	switch {
-	case len(a.created) > 0:
-		a.ops = append(a.ops, test(annotationsPath, null), add(annotationsPath, a.created))
-	case a.expectNone:
-		a.ops = append(a.ops, test(annotationsPath, null))
-	}
-	return a.ops
+	return a.operations()
 }
 
 // annotations collects the operations on a Node's annotations.
@@ -236,6 +230,17 @@ func (a *annotations) write(key, before string, exists bool, after string) {
 	default:
 		a.created[key] = after
 	}
+}
+
+// operations returns all operations, including those on the annotations as a whole.
+func (a *annotations) operations() []operation {
+	switch {
+	case len(a.created) > 0:
+		a.ops = append(a.ops, test(annotationsPath, null), add(annotationsPath, a.created))
+	case a.expectNone:
+		a.ops = append(a.ops, test(annotationsPath, null))
+	}
+	return a.ops
 }
 
 // pointerEscapes escapes keys in a JSON Pointer (RFC 6901). It is created once, because
