@@ -2,7 +2,11 @@
 
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"cmp"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // NodeGate keeps pods off nodes that are not fit for them. A closed gate is a
 // taint on the node; the controller removes the taint when the gate opens. An
@@ -315,7 +319,7 @@ func (s *NodeGateSpec) ClosesTogether() bool {
 }
 
 // Enforces reports whether the gate acts on nodes.
-func (s *NodeGateSpec) Enforces() bool { return s.Mode == "" || s.Mode == ModeEnforce }
+func (s *NodeGateSpec) Enforces() bool { return s.Mode.OrDefault() == ModeEnforce }
 
 // ReclosePolicy specifies when a gate closes again after it has opened.
 //
@@ -386,3 +390,6 @@ const (
 	// still removed from a node that is reporting again.
 	ModePaused Mode = "Paused"
 )
+
+// OrDefault returns the mode, or the default if it is not set.
+func (m Mode) OrDefault() Mode { return cmp.Or(m, ModeEnforce) }

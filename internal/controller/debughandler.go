@@ -3,7 +3,6 @@
 package controller
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -43,7 +42,7 @@ func (c *Controller) gateReports(node string) ([]gateReport, bool) {
 	for _, s := range states {
 		r := gateReport{Gate: s.Gate, State: s.State, Reason: s.Reason, Throttled: s.Throttled, Overdue: s.Overdue, Overridden: s.Override}
 		if g, ok := set.Gate(s.Gate); ok {
-			r.Mode = cmp.Or(g.Mode, v1alpha1.ModeEnforce)
+			r.Mode = g.Mode.OrDefault()
 		}
 		if s.Throttled || s.State == v1alpha1.StateClosed {
 			w := fleet.Waiting(node, s)

@@ -3,7 +3,6 @@
 package controller
 
 import (
-	"cmp"
 	"fmt"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -25,16 +24,12 @@ func (c *Controller) logDryRun(n *gate.Node, v *gate.Verdict) {
 // reportMode sets the metric of a gate's mode, and logs a change of the mode. A new leader
 // also logs a mode other than Enforce.
 func (r *reporter) reportMode(ng *v1alpha1.NodeGate, last *reported) {
-	mode, was := modeOf(&ng.Spec), cmp.Or(last.mode, v1alpha1.ModeEnforce)
+	mode, was := ng.Spec.Mode.OrDefault(), last.mode.OrDefault()
 	if mode != was {
 		r.log.Info("gate mode changed", "gate", ng.Name, "mode", mode, "before", was)
 	}
 	last.mode = mode
 	r.metrics.GateMode(ng.Name, mode)
-}
-
-func modeOf(spec *v1alpha1.NodeGateSpec) v1alpha1.Mode {
-	return cmp.Or(spec.Mode, v1alpha1.ModeEnforce)
 }
 
 // pausedMessage describes the state of a paused gate.

@@ -127,7 +127,7 @@ var conditionEvents = []struct {
 // they were written. It ignores changes of messages, which change with every count.
 func (r *reporter) recordConditionEvents(ng *v1alpha1.NodeGate, before, now []metav1.Condition) {
 	for _, e := range conditionEvents {
-		if e.aboutNodes && modeOf(&ng.Spec) == v1alpha1.ModeDryRun {
+		if e.aboutNodes && ng.Spec.Mode == v1alpha1.ModeDryRun {
 			continue
 		}
 		was, is := meta.FindStatusCondition(before, e.condition), meta.FindStatusCondition(now, e.condition)

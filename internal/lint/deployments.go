@@ -62,7 +62,7 @@ func siblingDoesNotTolerate(j *checker, s *subject) (hits []hit) {
 }
 
 func nodegateDoesNotTolerate(j *checker, s *subject) (hits []hit) {
-	if s.Mode != "" && !s.Spec.Enforces() {
+	if !s.Spec.Enforces() {
 		return nil
 	}
 	for i := range j.Deployments {

@@ -177,7 +177,7 @@ func (t *predictor) gate(name string, action Action) Gate {
 	g, declared := t.after.Gate(name)
 	if declared {
 		a := t.after.Acceptance[name]
-		out.InForce, out.Message, out.Mode = a.Accepted, a.Message, cmp.Or(g.Mode, v1alpha1.ModeEnforce)
+		out.InForce, out.Message, out.Mode = a.Accepted, a.Message, g.Mode.OrDefault()
 		out.NewNodes = t.newNodes(g)
 		out.Problems = t.problems(g)
 	}

@@ -78,7 +78,7 @@ func newCount(f *Facts) *count {
 	for i := range f.Gates.Gates {
 		g := &f.Gates.Gates[i]
 		of := c.gate(g.Name)
-		of.Mode, of.Taint, of.CloseWhen, of.NotInForce = cmp.Or(g.Mode, v1alpha1.ModeEnforce), gate.TaintText(g.Taint), g.CloseWhen, f.Gates.Rejection(g.Name)
+		of.Mode, of.Taint, of.CloseWhen, of.NotInForce = g.Mode.OrDefault(), gate.TaintText(g.Taint), g.CloseWhen, f.Gates.Rejection(g.Name)
 		for _, s := range g.Signals {
 			of.signals = append(of.signals, signalCount{Signal: Signal{Name: s.Name}})
 		}

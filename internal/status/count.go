@@ -57,7 +57,7 @@ func (s *Status) fill(f *Facts) {
 // declared returns the status that the NodeGate object itself provides.
 func (s *Status) declared(ng *v1alpha1.NodeGate, taint string) Gate {
 	g := Gate{
-		Gate: ng.Name, Source: v1alpha1.SourceCRD, Mode: cmp.Or(ng.Spec.Mode, v1alpha1.ModeEnforce), Taint: taint,
+		Gate: ng.Name, Source: v1alpha1.SourceCRD, Mode: ng.Spec.Mode.OrDefault(), Taint: taint,
 		Ready: string(metav1.ConditionUnknown), Stale: s.staleness(ng), Nodes: &ng.Status.Nodes, Waiting: ng.Status.Waiting, NonMembers: ng.Status.NonMembers,
 	}
 	if ng.ReadError != "" {
