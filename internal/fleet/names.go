@@ -4,9 +4,9 @@ package fleet
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
+
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // insert inserts an item into a sorted list of limited length.
@@ -49,10 +49,4 @@ func NewNameList(names []string) NameList {
 }
 
 // String returns the names, or the first ones and the number of the others.
-func (f NameList) String() string {
-	names := strings.Join(f.First, ", ")
-	if more := f.Count - len(f.First); more > 0 {
-		return fmt.Sprintf("%s and %d more", names, more)
-	}
-	return names
-}
+func (f NameList) String() string { return gate.FirstNames(f.First, f.Count) }

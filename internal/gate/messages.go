@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -90,6 +91,16 @@ var nonMembers = map[v1alpha1.NonMemberReason]string{
 
 // NonMemberMessage returns a human-readable explanation of why a node is not a member.
 func NonMemberMessage(why v1alpha1.NonMemberReason) string { return nonMembers[why] }
+
+// FirstNames joins the first names of a list of the given length, followed by the number of
+// the others.
+func FirstNames(names []string, length int) string {
+	text := strings.Join(names, ", ")
+	if more := length - len(names); more > 0 {
+		return fmt.Sprintf("%s and %d more", text, more)
+	}
+	return text
+}
 
 // Printable returns the text as a single line in which non-printable characters, such
 // as newlines and terminal control characters, are escaped as in Go. Nodes control some

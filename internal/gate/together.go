@@ -5,7 +5,6 @@ package gate
 import (
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -175,10 +174,7 @@ func (s *GroupState) String() string {
 		text = fmt.Sprintf("group %s has 1 fit node and needs %d", s.Name, s.Needed)
 	}
 	if s.UnfitCount > 0 {
-		text += "; not fit: " + strings.Join(s.Unfit, ", ")
-		if more := s.UnfitCount - len(s.Unfit); more > 0 {
-			text += fmt.Sprintf(" and %d more", more)
-		}
+		text += "; not fit: " + FirstNames(s.Unfit, s.UnfitCount)
 	}
 	if s.Needed > s.Nodes {
 		text += fmt.Sprintf("; nodes that have not joined the group: %d", s.Needed-s.Nodes)

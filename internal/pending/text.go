@@ -100,7 +100,7 @@ func (g *Gate) write(b *strings.Builder, now time.Time) {
 		for _, n := range g.Nodes[:min(len(g.Nodes), namesMax)] {
 			names = append(names, n.Node+printer.Elapsed(" for ", n.Since, now))
 		}
-		rows.Row("nodes", printer.First(names, len(g.Nodes)))
+		rows.Row("nodes", gate.FirstNames(names, len(g.Nodes)))
 		rows.Row("next", "kubectl gate why "+g.Nodes[0].Node)
 	}
 	rows.Flush()

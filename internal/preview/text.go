@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/printer"
 )
 
@@ -121,7 +122,7 @@ func evictionsText(e *Evictions) string {
 		return "none: all pods on the nodes that would get the taint tolerate it"
 	}
 	return fmt.Sprintf("%s (%d of DaemonSets) on %s would be deleted when the taint is added, regardless of PodDisruptionBudgets: %s",
-		printer.Count(e.Pods, "pod"), e.Daemons, printer.Count(e.Nodes, "node"), printer.First(e.Examples, e.Pods))
+		printer.Count(e.Pods, "pod"), e.Daemons, printer.Count(e.Nodes, "node"), gate.FirstNames(e.Examples, e.Pods))
 }
 
 func descheduledText(d *Descheduled) string {
@@ -132,7 +133,7 @@ func descheduledText(d *Descheduled) string {
 		return d.By + " evicts pods because of the taint, but all pods that it could evict from the nodes that would get it tolerate it; " + d.Exemption
 	}
 	return fmt.Sprintf("%s would evict up to %s on %s after the taint is added: %s; %s",
-		d.By, printer.Count(d.Pods, "pod"), printer.Count(d.Nodes, "node"), printer.First(d.Examples, d.Pods), d.Exemption)
+		d.By, printer.Count(d.Pods, "pod"), printer.Count(d.Nodes, "node"), gate.FirstNames(d.Examples, d.Pods), d.Exemption)
 }
 
 // writeNewNodes writes what a node that is created now would wait for.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
+
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // Count returns a number followed by a noun, which gets the plural s if needed.
@@ -43,18 +45,10 @@ func Enumerate(words []string, conjunction string) string {
 	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
 }
 
-// First joins the first names of a list of the given length, followed by the number of
-// the others.
-func First(names []string, length int) string {
-	text := strings.Join(names, ", ")
-	if rest := length - len(names); rest > 0 {
-		text += fmt.Sprintf(" and %d more", rest)
-	}
-	return text
-}
-
 // Some joins the first names of a list, at most limit, followed by the number of the others.
-func Some(names []string, limit int) string { return First(names[:min(len(names), limit)], len(names)) }
+func Some(names []string, limit int) string {
+	return gate.FirstNames(names[:min(len(names), limit)], len(names))
+}
 
 // Time formats a time as in the Kubernetes API.
 func Time(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -19,8 +19,6 @@ func TestWords(t *testing.T) {
 		{printer.Enumerate([]string{"a"}, "or"), "a"},
 		{printer.Enumerate([]string{"a", "b"}, "or"), "a or b"},
 		{printer.Enumerate([]string{"a", "b", "c"}, "and"), "a, b and c"},
-		{printer.First([]string{"a", "b"}, 2), "a, b"},
-		{printer.First([]string{"a", "b"}, 5), "a, b and 3 more"},
 		{printer.Some([]string{"a", "b", "c"}, 2), "a, b and 1 more"},
 		{printer.Some([]string{"a"}, 2), "a"},
 		{printer.Time(at), "2026-03-01T02:00:00Z"},

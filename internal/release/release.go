@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -292,10 +291,4 @@ func newNode(name string, d *gate.Released) *Node {
 }
 
 // listed joins the first few names and counts the rest.
-func listed(names []string) string {
-	const most = 5
-	if len(names) > most {
-		return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
-	}
-	return strings.Join(names, ", ")
-}
+func listed(names []string) string { return gate.FirstNames(names[:min(5, len(names))], len(names)) }

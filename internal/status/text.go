@@ -152,7 +152,7 @@ func (g *Gate) details(b *strings.Builder, now time.Time, wide bool) {
 
 // notMembers returns which selected nodes are not members, and the reason.
 func notMembers(n *v1alpha1.NonMembers) string {
-	return fmt.Sprintf("not members (%s): %s: %s", n.Reason, printer.First(n.Nodes, int(n.Count)), n.Message)
+	return fmt.Sprintf("not members (%s): %s: %s", n.Reason, gate.FirstNames(n.Nodes, int(n.Count)), n.Message)
 }
 
 // sentence capitalizes the first letter of a message.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nodegate/nodegate/internal/install"
+	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/release"
 )
 
@@ -58,7 +59,7 @@ func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 		return err
 	}
 	if len(others) > 0 {
-		u.report("namespace/%s kept, because it contains %s", u.Namespace, strings.Join(others[:min(5, len(others))], ", "))
+		u.report("namespace/%s kept, because it contains %s", u.Namespace, printer.Some(others, 5))
 		return nil
 	}
 	return u.delete(ctx, namespace)
