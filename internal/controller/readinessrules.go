@@ -9,9 +9,10 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/internal/writers"
 )
 
 // NodeReadinessRules of kubernetes-sigs/node-readiness-controller also manage taint keys.
@@ -19,7 +20,7 @@ import (
 // node, so a gate with such a key is not accepted.
 
 var (
-	readinessRule     = schema.GroupVersionKind{Group: "readiness.node.x-k8s.io", Version: "v1alpha1", Kind: "NodeReadinessRule"}
+	readinessRule     = writers.ReadinessRules.GroupVersion().WithKind("NodeReadinessRule")
 	readinessRuleList = readinessRule.GroupVersion().WithKind(readinessRule.Kind + "List")
 )
 
@@ -140,10 +141,5 @@ func (r *readinessRules) list(ctx context.Context) (map[string]string, error) {
 	if err := client.IgnoreNotFound(r.client.List(ctx, &list)); err != nil {
 		return nil, fmt.Errorf("listing NodeReadinessRules: %w", err)
 	}
-	byKey := make(map[string]string, len(list.Items))
-	for i := range list.Items {
-		key, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "taint", "key")
-		byKey[key] = list.Items[i].GetName()
-	}
-	return byKey, nil
+	return writers.ManagedKeys(list.Items), nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package writers lists well-known programs that add or remove a taint by themselves. It is
+// Package writers describes well-known programs that add or remove taints by themselves. It is
 // for reports about taints that have another writer than nodegate.
 package writers
 

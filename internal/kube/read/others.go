@@ -18,15 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/writers"
 )
 
 // Other objects, as a whole, for checking how a cluster is set up.
 
-// ReadinessRules is the resource of kubernetes-sigs/node-readiness-controller, which
-// manages taints too. NodePools is the resource of Karpenter, and ResourceFlavors that of
-// Kueue.
+// NodePools is the resource of Karpenter, and ResourceFlavors that of Kueue.
 var (
-	ReadinessRules  = schema.GroupVersionResource{Group: "readiness.node.x-k8s.io", Version: "v1alpha1", Resource: "nodereadinessrules"}
 	NodePools       = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodepools"}
 	ResourceFlavors = schema.GroupVersionResource{Group: "kueue.x-k8s.io", Version: "v1beta2", Resource: "resourceflavors"}
 )
@@ -53,17 +51,11 @@ func allOf[O any, L runtime.Object](ctx context.Context, resource string, list f
 
 // ManagedKeys returns the names of NodeReadinessRules by the taint key that they manage.
 func (r *Reader) ManagedKeys(ctx context.Context) (map[string]string, error) {
-	rules, err := r.Others(ctx, ReadinessRules)
+	rules, err := r.Others(ctx, writers.ReadinessRules)
 	if err != nil {
 		return nil, err
 	}
-	byKey := make(map[string]string, len(rules))
-	for i := range rules {
-		if key, _, _ := unstructured.NestedString(rules[i].Object, "spec", "taint", "key"); key != "" {
-			byKey[key] = rules[i].GetName()
-		}
-	}
-	return byKey, nil
+	return writers.ManagedKeys(rules), nil
 }
 
 // AdmissionPolicy returns a ValidatingAdmissionPolicy.
