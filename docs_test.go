@@ -127,6 +127,28 @@ func TestPagesNameTestsThatExist(t *testing.T) {
 	}
 }
 
+// source matches the path of a source file or package of nodegate.
+var source = regexp.MustCompile("`(internal/[\\w./-]+)`")
+
+// Decisions describe the sources at their date.
+func TestPagesNameSourcesThatExist(t *testing.T) {
+	found := 0
+	for _, page := range pages(t) {
+		if strings.HasPrefix(page, "docs/decisions/") {
+			continue
+		}
+		for _, match := range source.FindAllStringSubmatch(read(t, page), -1) {
+			found++
+			if _, err := os.Stat(match[1]); err != nil {
+				t.Errorf("%s names %s, which does not exist", page, match[1])
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d paths were found", found)
+	}
+}
+
 // seedPages maps prefixes of test names to the pages for users of other systems.
 // The tests prove these systems' features. Conversion has a separate page.
 var seedPages = map[string]string{

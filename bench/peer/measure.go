@@ -131,7 +131,7 @@ func (e *bench) measureOther(ctx context.Context, p *Peer) (measured report.Subj
 	return measured, err
 }
 
-// startPeer starts a peer, whose taint all nodes have.
+// start starts a peer, whose taint all nodes have.
 func (e *bench) start(ctx context.Context, p *Peer, taint corev1.Taint) (*process, error) {
 	if err := e.closeFor(ctx, taint, e.nodes()); err != nil {
 		return nil, err

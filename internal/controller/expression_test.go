@@ -25,7 +25,7 @@ func opensBy(by string) func(*v1alpha1.NodeGateSpec) {
 	}
 }
 
-// closingBy makes a gate closed while an expression is true.
+// closesBy makes a gate closed while an expression is true.
 func closesBy(expression string) func(*v1alpha1.NodeGateSpec) {
 	return func(spec *v1alpha1.NodeGateSpec) {
 		opensBy(expression)(spec)

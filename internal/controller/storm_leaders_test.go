@@ -164,7 +164,7 @@ func TestPausedLeaderResyncsBeforeItCloses(t *testing.T) {
 	})
 }
 
-// deposed is a writer whose writes hang until its leader has stopped, and are then
+// hangingWriter is a writer whose writes hang until its leader has stopped, and are then
 // carried out.
 type hangingWriter struct {
 	*world

@@ -110,7 +110,7 @@ func (s *storm) regainSignals() {
 	}
 }
 
-// isHeld checks that as many nodes are closed as must and may be, and that
+// checkBudgetIsUsed checks that as many nodes are closed as must and may be, and that
 // there were never more.
 func (s *storm) checkBudgetIsUsed() {
 	s.t.Helper()
@@ -133,7 +133,7 @@ func (s *storm) checkBudgetIsUsed() {
 	}
 }
 
-// isOver checks that no node is closed, and that the budget was never exceeded.
+// checkAllAreOpen checks that no node is closed, and that the budget was never exceeded.
 func (s *storm) checkAllAreOpen() {
 	s.t.Helper()
 	if n := s.closed(); n != 0 {
