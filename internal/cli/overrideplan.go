@@ -114,13 +114,13 @@ func (s *overrider) effect(g *gate.Gate, node *corev1.Node, after *gate.Decision
 	case s.state == v1alpha1.StateClosed && wasClosed:
 		return "; the gate is already closed and stays closed"
 	case s.state == v1alpha1.StateClosed:
-		return fmt.Sprintf("; taint %s is added immediately", taintAfter(after, g))
+		return fmt.Sprintf("; taint %s is added immediately", recordedTaint(after.Records[g.Name], g))
 	case !wasClosed:
 		return "; the gate does not hold the node now, and will not hold it until then"
 	case is.Overridden.HeldBy != "":
 		return "; the taint stays because of gate " + is.Overridden.HeldBy
 	}
-	return fmt.Sprintf("; taint %s is removed immediately", s.taintOn(node, g))
+	return fmt.Sprintf("; taint %s is removed immediately", recordedTaint(node.Annotations[v1alpha1.RecordAnnotationPrefix+g.Name], g))
 }
 
 // warnings returns the reasons why an override has no effect, or one that may be
@@ -142,27 +142,25 @@ func (s *overrider) warnings(g *gate.Gate, node *corev1.Node, after *gate.Decisi
 		warn(g.Mode == v1alpha1.ModeDryRun, "the gate is in dry run: the override is evaluated, but nothing changes on the node")
 		warn(is != nil && is.Overridden != nil && is.Overridden.HeldBy != "" && s.state == v1alpha1.StateOpen,
 			"another closed gate has the same taint, which stays on the node: override that gate too")
-		warn(is != nil && !is.DryRun && is.After == v1alpha1.StateClosed && s.state == v1alpha1.StateClosed && strings.HasSuffix(taintAfter(after, g), ":"+string(corev1.TaintEffectNoExecute)),
+		warn(is != nil && !is.DryRun && is.After == v1alpha1.StateClosed && s.state == v1alpha1.StateClosed && willEvict(after, g),
 			evictsWarning)
 	}
 	warn(s.leader.Running == status.No, s.leader.Message+"; the override takes effect when a controller runs")
 	return all
 }
 
-// taintOn returns the gate's taint according to its record on the node.
-func (s *overrider) taintOn(node *corev1.Node, g *gate.Gate) string {
-	if r, err := gate.ParseRecord(node.Annotations[v1alpha1.RecordAnnotationPrefix+g.Name]); err == nil && r.Taint != "" {
+// recordedTaint returns the gate's taint according to its record.
+func recordedTaint(record string, g *gate.Gate) string {
+	if r, err := gate.ParseRecord(record); err == nil && r.Taint != "" {
 		return r.Taint
 	}
 	return gate.TaintText(g.Taint)
 }
 
-// taintAfter returns the gate's taint according to the record that will be written.
-func taintAfter(d *gate.Decision, g *gate.Gate) string {
-	if r, err := gate.ParseRecord(d.Records[g.Name]); err == nil && r.Taint != "" {
-		return r.Taint
-	}
-	return gate.TaintText(g.Taint)
+// willEvict reports whether the gate's taint, according to the record that will be written,
+// evicts pods.
+func willEvict(d *gate.Decision, g *gate.Gate) bool {
+	return strings.HasSuffix(recordedTaint(d.Records[g.Name], g), ":"+string(corev1.TaintEffectNoExecute))
 }
 
 func (s *overrider) planReset(node *corev1.Node) (OverriddenNode, func(context.Context) error) {
@@ -215,7 +213,7 @@ func (s *overrider) resetWarnings(g *gate.Gate, after *gate.Decision, is *gate.V
 	switch {
 	case g == nil:
 		all = append(all, s.unknownGate())
-	case is != nil && is.Closed() && strings.HasSuffix(taintAfter(after, g), ":"+string(corev1.TaintEffectNoExecute)):
+	case is != nil && is.Closed() && willEvict(after, g):
 		all = append(all, evictsWarning)
 	}
 	if s.leader.Running == status.No {

@@ -123,6 +123,9 @@ func (g *Gate) taint(reclosed bool) v1alpha1.Taint {
 	return g.Taint
 }
 
+// TaintInUse returns the taint that the gate adds when it closes on a node in use.
+func (g *Gate) TaintInUse() v1alpha1.Taint { return g.taint(true) }
+
 // Taints returns all taints that the gate may add to a node.
 func (g *Gate) Taints() []v1alpha1.Taint {
 	if g.RecloseTaint.Key == "" {

@@ -190,7 +190,7 @@ func recloseWithStartupKey(j *checker, s *subject) (hits []hit) {
 	if !s.closesInUse() {
 		return nil
 	}
-	again := s.again()
+	again := s.TaintInUse()
 	if strings.HasPrefix(again.Key, startupPrefix) || strings.HasPrefix(again.Key, legacyStartupPrefix) {
 		hits = append(hits, hit{"", fmt.Sprintf("the gate closes nodes in use with %s, a startup taint of Cluster Autoscaler", gate.TaintText(again))})
 	}

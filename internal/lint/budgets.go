@@ -31,7 +31,7 @@ func (s *subject) budgetText() string {
 func (s *subject) share() int { return gate.MaxReclosed(s.Spec.Budget.MaxReclosed, 100) }
 
 func evictsWidely(_ *checker, s *subject) []hit {
-	if s.again().Effect != corev1.TaintEffectNoExecute || !s.closesInUse() || s.share() < 50 {
+	if s.TaintInUse().Effect != corev1.TaintEffectNoExecute || !s.closesInUse() || s.share() < 50 {
 		return nil
 	}
 	return []hit{{"", fmt.Sprintf("the taint is NoExecute, and budget.maxReclosed is %s", s.budgetText())}}

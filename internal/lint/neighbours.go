@@ -14,12 +14,6 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// again returns the taint that a gate adds when it closes on a node in use.
-func (s *subject) again() v1alpha1.Taint {
-	taints := s.Taints()
-	return taints[len(taints)-1]
-}
-
 // deschedulerEvicts finds gates whose taints make the descheduler evict pods. A reboot
 // counts, because the pods that were on the node before are still bound to it.
 func deschedulerEvicts(j *checker, s *subject) (hits []hit) {
@@ -39,9 +33,9 @@ func deschedulerEvicts(j *checker, s *subject) (hits []hit) {
 			continue
 		}
 		for k := range p.Profiles {
-			if profile := &p.Profiles[k]; profile.Evicts(s.again()) {
+			if profile := &p.Profiles[k]; profile.Evicts(s.TaintInUse()) {
 				hits = append(hits, hit{"configmap/" + p.ConfigMap, fmt.Sprintf("%s evicts pods that do not tolerate %s, which the gate adds to %s; %s",
-					p.Describe(profile), gate.TaintText(s.again()), on, profile.Exemption(s.again()))})
+					p.Describe(profile), gate.TaintText(s.TaintInUse()), on, profile.Exemption(s.TaintInUse()))})
 			}
 		}
 	}
@@ -61,7 +55,7 @@ func selectsAny(s labels.Selector, nodes []*gate.Node) bool {
 // nodes as failed. Reboots do not count, because Kueue treats a node that is not ready as
 // failed anyway.
 func kueueReplacesNodes(j *checker, s *subject) (hits []hit) {
-	t := s.again()
+	t := s.TaintInUse()
 	if !s.closesInUse() || t.Effect == corev1.TaintEffectPreferNoSchedule {
 		return nil
 	}

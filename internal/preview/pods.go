@@ -59,17 +59,11 @@ func (t *predictor) descheduled(g *gate.Gate, groups []Group) (all []Descheduled
 				},
 				func(p *gate.BoundPod) bool { return p.Owned && !p.Daemon && !p.Mirror })
 			if out != nil {
-				all = append(all, Descheduled{Evictions: *out, By: policy.Describe(profile), Exemption: profile.Exemption(again(g))})
+				all = append(all, Descheduled{Evictions: *out, By: policy.Describe(profile), Exemption: profile.Exemption(g.TaintInUse())})
 			}
 		}
 	}
 	return all
-}
-
-// again returns the taint that a gate adds when it closes on a node in use.
-func again(g *gate.Gate) v1alpha1.Taint {
-	taints := g.Taints()
-	return taints[len(taints)-1]
 }
 
 // evicted counts the pods that do not tolerate the taint that a gate would add to their node,

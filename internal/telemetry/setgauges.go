@@ -89,12 +89,8 @@ func (m *Metrics) GateBudget(name string, zones map[string]fleet.Usage) {
 // BirthProved sets whether new nodes are known to be closed, and when that was last
 // proved. A zero time means never.
 func (m *Metrics) BirthProved(name string, proved bool, at time.Time) {
-	value := 0.0
-	if proved {
-		value = 1
-	}
 	m.about(name, func() {
-		m.Proved.WithLabelValues(name).Set(value)
+		m.Proved.WithLabelValues(name).Set(oneIf(proved))
 		if !at.IsZero() {
 			m.provedAt.WithLabelValues(name).Set(float64(at.Unix()))
 		}
@@ -103,11 +99,7 @@ func (m *Metrics) BirthProved(name string, proved bool, at time.Time) {
 
 // GuardProved sets whether a guard is in force.
 func (m *Metrics) GuardProved(guard string, proved bool) {
-	value := 0.0
-	if proved {
-		value = 1
-	}
-	m.Guards.WithLabelValues(guard).Set(value)
+	m.Guards.WithLabelValues(guard).Set(oneIf(proved))
 }
 
 // NotClosedAtBirth removes the series of a gate that does not close at birth, as far as
@@ -127,22 +119,22 @@ var conditionTypes = []string{
 func (m *Metrics) GateConditions(name string, conditions []metav1.Condition) {
 	m.about(name, func() {
 		for _, kind := range conditionTypes {
-			value := 0.0
-			if meta.IsStatusConditionTrue(conditions, kind) {
-				value = 1
-			}
-			m.Conditions.WithLabelValues(name, kind).Set(value)
+			m.Conditions.WithLabelValues(name, kind).Set(oneIf(meta.IsStatusConditionTrue(conditions, kind)))
 		}
 	})
 }
 
 // GatesKnown sets whether the list of gates is known to be complete.
 func (m *Metrics) GatesKnown(complete bool) {
-	value := 0.0
-	if complete {
-		value = 1
+	m.Complete.Set(oneIf(complete))
+}
+
+// oneIf returns the value of a gauge of a condition: 1 if it is true, and 0 if not.
+func oneIf(is bool) float64 {
+	if is {
+		return 1
 	}
-	m.Complete.Set(value)
+	return 0
 }
 
 // GateMode sets the mode of a gate.
