@@ -148,7 +148,7 @@ func (c *Cluster) kwokArguments() []string {
 	return []string{
 		"--kubeconfig=" + c.componentKubeconfig(KWOK),
 		"--config=" + c.file("stages.yaml"),
-		"--manage-nodes-with-annotation-selector=" + KWOKAnnotation + "=fake",
+		"--manage-nodes-with-annotation-selector=" + kwokAnnotation + "=fake",
 		"--node-lease-duration-seconds=40",
 		"--server-address=" + address(c.port(KWOK)),
 		"--tls-cert-file=" + c.credentials.serving.certificate,

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// KWOKAnnotation with the value "fake" makes KWOK simulate the node: it
+	// kwokAnnotation with the value "fake" makes KWOK simulate the node: it
 	// becomes Ready, renews its Lease, and its pods run. KWOKNode sets it.
-	KWOKAnnotation = "kwok.x-k8s.io/node"
+	kwokAnnotation = "kwok.x-k8s.io/node"
 
 	// DelayAnnotation on a pod is the time until it becomes Ready on a KWOK node,
 	// as a Go duration such as "3s". Defaults to no delay.
@@ -30,14 +30,13 @@ const (
 	HoldAnnotation = "cluster.nodegate.dev/hold"
 )
 
-//go:embed config/stages.yaml
-var defaultStages string
-
-// DefaultStages returns the KWOK stages of a cluster without Options.Stages, as YAML
+// defaultStages are the KWOK stages of a cluster without Options.Stages, as YAML
 // documents: nodes become Ready immediately, and so do pods without
 // DelayAnnotation or HoldAnnotation. Pods of Jobs complete, and deleted pods are
 // removed.
-func DefaultStages() string { return defaultStages }
+//
+//go:embed config/stages.yaml
+var defaultStages string
 
 // KWOKNode returns a node that KWOK simulates. The caller must create it. It has
 // 8 CPUs, 32 GiB, 110 pods, and the labels that every kubelet sets.
@@ -50,7 +49,7 @@ func KWOKNode(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:        name,
-			Annotations: map[string]string{KWOKAnnotation: "fake"},
+			Annotations: map[string]string{kwokAnnotation: "fake"},
 			Labels: map[string]string{
 				corev1.LabelHostname:   name,
 				corev1.LabelOSStable:   "linux",

@@ -73,7 +73,7 @@ type Options struct {
 	ExtraArgs map[Component][]string
 
 	// Stages are KWOK stages as YAML documents. For each kind of object that they
-	// apply to, they replace the default stages (see DefaultStages).
+	// apply to, they replace the default stages (config/stages.yaml).
 	Stages string
 
 	// Audit makes the API server write an audit log, before it answers each

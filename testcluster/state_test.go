@@ -114,7 +114,7 @@ func TestMergeStages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := strings.Count(defaults, "kind: Stage"), strings.Count(DefaultStages(), "kind: Stage"); got != want {
+	if got, want := strings.Count(defaults, "kind: Stage"), strings.Count(defaultStages, "kind: Stage"); got != want {
 		t.Errorf("%d stages by default, want %d", got, want)
 	}
 }

@@ -88,9 +88,9 @@ func (e *Env) count(ctx context.Context, s *Subject, operation func() error) (c 
 	return used, err
 }
 
-// countOnly performs an operation and returns what a subject uses in the meantime.
-func (e *Env) countOnly(ctx context.Context, s *Subject, operation func() error) (counters, error) {
-	used, err := e.countEach(ctx, []*Subject{s}, operation)
+// countServers performs an operation and returns what the control plane uses in the meantime.
+func (e *Env) countServers(ctx context.Context, operation func() error) (counters, error) {
+	used, err := e.countEach(ctx, []*Subject{nil}, operation)
 	if err != nil {
 		return nil, err
 	}

@@ -78,8 +78,8 @@ func busyRows(pairs []report.Pair) []report.Row {
 		report.Compare("p50 "+whileReported, "ms", pairs, whileReported, p50, nil),
 		report.Compare(slowest+whileReported, "ms", pairs, whileReported, report.Slowest, nil),
 		slowdown(whileReported),
-		report.Total("starved nodes "+whileEdited, "", pairs, starvedNodes(whileEdited), report.AtMost(0)),
-		report.Total("starved nodes "+whileReported, "", pairs, starvedNodes(whileReported), report.AtMost(0)),
+		report.Total("starved nodes "+whileEdited, pairs, starvedNodes(whileEdited), report.AtMost(0)),
+		report.Total("starved nodes "+whileReported, pairs, starvedNodes(whileReported), report.AtMost(0)),
 	}
 }
 

@@ -78,7 +78,7 @@ func measurePatches(ctx context.Context, e *Env) (r report.Result, err error) {
 	}
 	var nothing counters
 	for range 2 { // the second time, the servers have allocated their buffers
-		if nothing, err = e.countOnly(ctx, nil, func() error { return nil }); err != nil {
+		if nothing, err = e.countServers(ctx, func() error { return nil }); err != nil {
 			return r, err
 		}
 	}
@@ -218,7 +218,7 @@ func (e *Env) patchTurn(ctx context.Context, client kubernetes.Interface, node s
 		return nil, err
 	}
 	sample := report.Sample{}
-	used, err := e.countOnly(ctx, nil, func() error {
+	used, err := e.countServers(ctx, func() error {
 		for range e.Patches {
 			began := time.Now()
 			if err := patch(); err != nil {

@@ -260,11 +260,11 @@ func TestCountsOfDisturbedPairs(t *testing.T) {
 
 func TestTotals(t *testing.T) {
 	values := func(s Sample) float64 { return float64(len(s["q"])) }
-	row := Total("", "", append(pairsOf(1, 1), disturb(pairsOf(1))...), values, AtMost(2))
+	row := Total("", append(pairsOf(1, 1), disturb(pairsOf(1))...), values, AtMost(2))
 	if row.Nodegate.Median != 2 || row.Verdict != Reached {
 		t.Errorf("%v, %s", row.Nodegate, row.Verdict)
 	}
-	if row := Total("", "", disturb(pairsOf(1)), values, AtMost(2)); row.Nodegate.Median != 1 || row.Verdict != NotDecided {
+	if row := Total("", disturb(pairsOf(1)), values, AtMost(2)); row.Nodegate.Median != 1 || row.Verdict != NotDecided {
 		t.Errorf("%v, %s", row.Nodegate, row.Verdict)
 	}
 }

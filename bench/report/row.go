@@ -45,15 +45,16 @@ func Compare(what, unit string, pairs []Pair, quantity string, of Statistic, goa
 	row := Row{What: what, Unit: unit, Nodegate: SpreadOf(nodegate), Limit: SpreadOf(limit), Ratio: SpreadOf(ratio), Goal: goal}
 	row = row.judged(leastConfidence, disturbed)
 	if meaningless && goal != nil && goal.Of == OfRatio {
-		return row.undecided(notPositive)
+		return row.undecided()
 	}
 	return row
 }
 
-// undecided returns the row as one that is not decided, for this reason if there is no other.
-func (r Row) undecided(why string) Row {
+// undecided returns the row as one that is not decided, because of values that are not
+// positive if there is no other reason.
+func (r Row) undecided() Row {
 	if r.Goal != nil && r.Why == "" {
-		r.Verdict, r.Why = NotDecided, why
+		r.Verdict, r.Why = NotDecided, notPositive
 	}
 	return r
 }
@@ -75,13 +76,13 @@ func Count(what, unit string, goal *Goal, values ...float64) Row {
 }
 
 // Total returns the row of a number that is counted in all pairs together.
-func Total(what, unit string, pairs []Pair, count func(nodegate Sample) float64, goal *Goal) Row {
+func Total(what string, pairs []Pair, count func(nodegate Sample) float64, goal *Goal) Row {
 	counting, disturbed := Undisturbed(pairs)
 	total := 0.0
 	for _, pair := range counting {
 		total += count(pair.Nodegate)
 	}
-	return Row{What: what, Unit: unit, Nodegate: SpreadOf([]float64{total}), Goal: goal}.judged(0, disturbed)
+	return Row{What: what, Nodegate: SpreadOf([]float64{total}), Goal: goal}.judged(0, disturbed)
 }
 
 // A Series is a quantity in several pairs.
@@ -117,7 +118,7 @@ func Growth(what string, before, after Series, of Statistic, goal *Goal) Row {
 	}
 	row := Compare(what, "", pairs, growth, Mean, goal)
 	if meaningless {
-		return row.undecided(notPositive)
+		return row.undecided()
 	}
 	return row
 }

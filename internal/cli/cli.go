@@ -115,9 +115,6 @@ func (c *connection) addVerbs(root *cobra.Command) {
 			newSuggest(c),
 		}},
 	} {
-		if len(group.verbs) == 0 {
-			continue
-		}
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, verb := range group.verbs {
 			verb.GroupID = group.id

@@ -130,10 +130,6 @@ func (r *Record) Effective() string { return cmp.Or(r.Override, r.State) }
 // tainted reports whether the record accounts for a taint.
 func (r *Record) tainted() bool { return r.Effective() == v1alpha1.StateClosed }
 
-// OpenIn reports whether the gate is open in the boot with the given ID: it does not taint the
-// node.
-func (r *Record) OpenIn(boot string) bool { return !r.tainted() && r.Boot == boot }
-
 // TaintedSince returns the time since which the gate has been in that state. If it is
 // closed, that is the time since which the record accounts for a taint.
 func (r *Record) TaintedSince(n *Node) time.Time {

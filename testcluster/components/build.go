@@ -80,7 +80,7 @@ func Build(ctx context.Context, opts Options) (map[Component]string, error) {
 
 func (o *Options) validate() error {
 	for _, c := range o.Components {
-		if known := slices.Concat(ControlPlane(), Node(), Neighbours()); !slices.Contains(known, c) {
+		if known := slices.Concat(ControlPlane(), Node(), neighbours()); !slices.Contains(known, c) {
 			return fmt.Errorf("unknown component %q: must be one of %s", c, join(known))
 		}
 	}

@@ -56,8 +56,8 @@ func ControlPlane() []Component {
 // the Container Network Interface, which are installed.
 func Node() []Component { return []Component{Kubelet, Containerd, ContainerdShim, Ctr} }
 
-// Neighbours returns the components that run beside nodegate in a cluster.
-func Neighbours() []Component {
+// neighbours returns the components that run beside nodegate in a cluster.
+func neighbours() []Component {
 	return []Component{Descheduler, Karpenter, ClusterAPI, IstioUntaint, ArgoCD, Flux, CiliumOperator}
 }
 
