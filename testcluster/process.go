@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/nodegate/nodegate/testcluster/processgroup"
@@ -114,12 +113,7 @@ func componentEnvironment(home string) []string {
 // ended.
 func (p *process) stop() {
 	p.stopping.Store(true)
-	_ = p.command.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-p.done:
-	case <-time.After(stopPeriod):
-		p.kill()
-	}
+	processgroup.Stop(p.command.Process, p.done, stopPeriod)
 }
 
 // kill ends the process at once and returns when it has ended.

@@ -14,13 +14,13 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
+	"github.com/nodegate/nodegate/testcluster/processgroup"
 )
 
 // A Peer is a program that removes a taint from a node when the daemon of the benchmark is
@@ -142,13 +142,8 @@ func (p *Process) Log() string { return p.log }
 
 // Stop stops the peer and returns when it has ended.
 func (p *Process) Stop() error {
-	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
-	select {
-	case <-p.ended:
-		return nil
-	case <-time.After(await.Silence):
-		_ = p.command.Process.Kill()
-		<-p.ended
+	if !processgroup.Stop(p.command.Process, p.ended, await.Silence) {
 		return errors.New("the peer did not stop after SIGTERM and was killed")
 	}
+	return nil
 }

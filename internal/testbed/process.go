@@ -20,6 +20,7 @@ import (
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
 	"github.com/nodegate/nodegate/testcluster/freeport"
+	"github.com/nodegate/nodegate/testcluster/processgroup"
 )
 
 // A Controller is nodegate's controller as a child process.
@@ -161,13 +162,8 @@ func (p *Controller) Kill() {
 
 // Stop stops the controller and returns when it has ended.
 func (p *Controller) Stop() error {
-	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
-	select {
-	case <-p.done:
-		return nil
-	case <-time.After(await.Silence):
-		_ = p.command.Process.Kill()
-		<-p.done
+	if !processgroup.Stop(p.command.Process, p.done, await.Silence) {
 		return errors.New("nodegate's controller did not stop after SIGTERM and was killed")
 	}
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // A Group is a set of child processes that end when this process ends, for any
@@ -72,4 +73,18 @@ func (g *Group) Kill() {
 		_ = g.leader.Wait()
 		g.pipe.Close()
 	})
+}
+
+// Stop sends SIGTERM to a process and, if ended is not closed in time, SIGKILL. It returns when
+// ended is closed, and reports whether SIGTERM was sufficient.
+func Stop(process *os.Process, ended <-chan struct{}, within time.Duration) bool {
+	_ = process.Signal(syscall.SIGTERM) // it may have ended
+	select {
+	case <-ended:
+		return true
+	case <-time.After(within):
+		_ = process.Kill()
+		<-ended
+		return false
+	}
 }
