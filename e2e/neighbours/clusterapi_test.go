@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,15 +51,15 @@ func TestMachineHealthCheck(t *testing.T) {
 	before := s.machines(t.Context())
 
 	s.awaitGate(inTime, publishing, keyA, false)
-	s.awaitPublished(late, true)
-	published := s.awaitPublished(never, true)
+	s.awaitDeadlineCondition(late, publishing, true)
+	published := s.awaitDeadlineCondition(never, publishing, true)
 	s.awaitOverdue(silent)
 
 	// The MachineHealthCheck has seen the condition of this node before its gate opens.
 	s.program.awaitLine("Target is likely to go unhealthy", late)
 	s.setReady(late, true)
 	s.awaitGate(late, publishing, keyA, false)
-	s.awaitPublished(late, false)
+	s.awaitDeadlineCondition(late, publishing, false)
 
 	s.awaitRemediation(never, published.LastTransitionTime)
 	if node := s.node(never); !hasTaint(node, keyA) {
@@ -85,23 +84,6 @@ func TestMachineHealthCheck(t *testing.T) {
 	if node := s.node(unpublished); !hasTaint(node, keyReadiness) {
 		t.Errorf("the gate on node %s is open", unpublished)
 	}
-}
-
-// awaitPublished waits until a node has the condition of the publishing gate, or no longer has it.
-func (s *clusterAPI) awaitPublished(node string, want bool) (found *corev1.NodeCondition) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("node %s to have the gate's condition: %t", node, want), func(context.Context) error {
-		found = nil
-		conditions := s.node(node).Status.Conditions
-		if i := slices.IndexFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == "deadline.nodegate.dev/"+publishing }); i >= 0 {
-			found = &conditions[i]
-		}
-		if (found != nil) != want {
-			return fmt.Errorf("it is %+v", found)
-		}
-		return nil
-	})
-	return found
 }
 
 // awaitOverdue waits until a gate reports that a node has passed its deadline.

@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -39,12 +38,12 @@ func TestNodeHealthCheck(t *testing.T) {
 	inTime, late, never := remediated+"-in-time", remediated+"-late", remediated+"-never"
 	s.createNode(inTime, map[string]string{siteLabel: remediated, readyLabel: "true"})
 	s.createNode(late, map[string]string{siteLabel: remediated})
-	s.awaitDeadlineCondition(late, true)
+	s.awaitDeadlineCondition(late, remediated, true)
 	s.setReady(late, true)
-	s.awaitDeadlineCondition(late, false)
+	s.awaitDeadlineCondition(late, remediated, false)
 
 	s.createNode(never, map[string]string{siteLabel: remediated})
-	published := s.awaitDeadlineCondition(never, true)
+	published := s.awaitDeadlineCondition(never, remediated, true)
 	created := s.awaitRemediations(never).GetCreationTimestamp()
 	if due := published.LastTransitionTime.Add(remediatedAfter); created.Time.Before(due) {
 		t.Errorf("the remediation was created at %s, want not before %s", created, due)
@@ -56,7 +55,7 @@ func TestNodeHealthCheck(t *testing.T) {
 
 	s.setReady(never, true)
 	s.awaitGate(never, remediated, keyA, false)
-	s.awaitDeadlineCondition(never, false)
+	s.awaitDeadlineCondition(never, remediated, false)
 	s.awaitRemediations()
 	if n := len(s.requests(s.since, medik8sUser, "create", "playedremediations", "")); n != 1 {
 		t.Errorf("%d remediations were created", n)
@@ -101,23 +100,6 @@ func (s *site) startMedik8s() {
 	health, _ := s.address()
 	s.start([]string{"KUBECONFIG=" + s.kubeconfig("medik8s", "node-healthcheck-controller-manager"), "DEPLOYMENT_NAMESPACE=medik8s", "TMPDIR=" + temporary},
 		"--leader-elect=false", "--metrics-bind-address=0", "--health-probe-bind-address="+health)
-}
-
-// awaitDeadlineCondition waits until a node has the gate's condition, or no longer has it.
-func (s *site) awaitDeadlineCondition(node string, want bool) (found *corev1.NodeCondition) {
-	s.Helper()
-	s.eventually(fmt.Sprintf("node %s to have the gate's condition: %t", node, want), func(context.Context) error {
-		found = nil
-		conditions := s.node(node).Status.Conditions
-		if i := slices.IndexFunc(conditions, func(c corev1.NodeCondition) bool { return c.Type == "deadline.nodegate.dev/"+remediated }); i >= 0 {
-			found = &conditions[i]
-		}
-		if (found != nil) != want {
-			return fmt.Errorf("it is %+v", found)
-		}
-		return nil
-	})
-	return found
 }
 
 // awaitRemediations waits until these nodes, and no others, have a remediation, and returns the last.

@@ -126,6 +126,23 @@ func (s *site) node(name string) *corev1.Node {
 	return &node
 }
 
+// awaitDeadlineCondition waits until a node has the condition of a gate, or no longer has it.
+func (s *site) awaitDeadlineCondition(node, gate string, want bool) (found *corev1.NodeCondition) {
+	s.Helper()
+	s.eventually(fmt.Sprintf("node %s to have the gate's condition: %t", node, want), func(context.Context) error {
+		found = nil
+		conditions := s.node(node).Status.Conditions
+		if i := slices.IndexFunc(conditions, func(c corev1.NodeCondition) bool { return string(c.Type) == "deadline.nodegate.dev/"+gate }); i >= 0 {
+			found = &conditions[i]
+		}
+		if (found != nil) != want {
+			return fmt.Errorf("it is %+v", found)
+		}
+		return nil
+	})
+	return found
+}
+
 // setBootID changes a node's boot ID.
 func (s *site) setBootID(name, id string) {
 	s.Helper()
