@@ -260,8 +260,10 @@ func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) ma
 	ctx, cancel := context.WithTimeout(running, birthTimeout)
 	defer cancel()
 	failed := make(map[string]error)
-	var have corev1.PodTemplate
-	err := b.client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.BirthParameter}, &have)
+	p := parameter[admission.Entry]{client: b.client, correct: admission.Corrected, render: func(entries []admission.Entry) *corev1.PodTemplate {
+		return admission.Parameter(b.namespace, set.Source, entries)
+	}}
+	err := b.client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.BirthParameter}, &p.have)
 	if client.IgnoreNotFound(err) != nil {
 		for _, name := range set.Names() {
 			failed[name] = fmt.Errorf("reading the birth parameter: %w", err)
@@ -269,23 +271,20 @@ func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) ma
 		b.logParameter(running, err, "cannot read the birth parameter, retrying")
 		return failed
 	}
-	before := admission.Entries(&have)
-	wanted := b.entries(set, before, failed)
+	wanted := b.entries(set, admission.Entries(&p.have), failed)
 	if len(wanted) == 0 && apierrors.IsNotFound(err) && !set.Complete {
 		return failed
 	}
 	// Otherwise, it is written even without entries: the policy also removes forged records
 	// from new Nodes.
-	err = b.write(ctx, &have, set.Source, wanted)
-	if denied := err; apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-		err = b.writeEach(ctx, &have, set.Source, before, wanted, failed)
-		err = cmp.Or(err, denied)
-	} else if err != nil {
+	var denied error
+	err = p.store(ctx, wanted, func(e admission.Entry, err error) { failed[e.Name], denied = err, err })
+	if err != nil {
 		for _, e := range wanted {
 			failed[e.Name] = err
 		}
 	}
-	b.logParameter(running, err, "cannot write the birth parameter, retrying")
+	b.logParameter(running, cmp.Or(err, denied), "cannot write the birth parameter, retrying")
 	return failed
 }
 
@@ -321,60 +320,6 @@ func (b *Reconciler) entries(set *gateset.Set, before map[string]admission.Entry
 	fitting, tooMany := admission.Fit(all)
 	maps.Copy(failed, tooMany)
 	return fitting
-}
-
-// write writes the parameter with the given entries. have is its current state, which is
-// updated.
-func (b *Reconciler) write(ctx context.Context, have *corev1.PodTemplate, source string, entries []admission.Entry) error {
-	return b.store(ctx, have, admission.Parameter(b.namespace, source, entries), admission.Corrected)
-}
-
-// store creates a parameter, or corrects it if it exists. have is its current state, which
-// is updated.
-func (b *Reconciler) store(ctx context.Context, have, want *corev1.PodTemplate, correct func(have, want *corev1.PodTemplate) (*corev1.PodTemplate, bool)) error {
-	if have.ResourceVersion == "" {
-		if err := b.client.Create(ctx, want); err != nil {
-			return fmt.Errorf("creating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
-		}
-		*have = *want
-		return nil
-	}
-	corrected, changed := correct(have, want)
-	if !changed {
-		return nil
-	}
-	if err := b.client.Update(ctx, corrected); err != nil {
-		return fmt.Errorf("updating PodTemplate %s/%s: %w", want.Namespace, want.Name, err)
-	}
-	*have = *corrected
-	return nil
-}
-
-// writeEach writes the entries one by one, so that an entry that the API server rejects
-// does not affect others. It returns an error that does not concern a single entry.
-func (b *Reconciler) writeEach(ctx context.Context, have *corev1.PodTemplate, source string, before map[string]admission.Entry, wanted []admission.Entry, failed map[string]error) error {
-	var accepted, changed []admission.Entry
-	for _, e := range wanted {
-		if was, ok := before[e.Name]; ok && was.Equal(e) {
-			accepted = append(accepted, e)
-		} else {
-			changed = append(changed, e)
-		}
-	}
-	if err := b.write(ctx, have, source, accepted); err != nil { // removes the entries of deleted gates
-		for _, e := range wanted {
-			failed[e.Name] = err
-		}
-		return err
-	}
-	for _, e := range changed {
-		if err := b.write(ctx, have, source, append(slices.Clone(accepted), e)); err != nil {
-			failed[e.Name] = err
-			continue
-		}
-		accepted = append(accepted, e)
-	}
-	return nil
 }
 
 // ErrNotChecked is the result of a gate that has not been probed yet.

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,21 +32,19 @@ func (b *Reconciler) syncTolerations(ctx context.Context, set *gateset.Set) {
 	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
 	defer cancel()
 	failed := make(map[string]error)
-	var have corev1.PodTemplate
+	p := parameter[admission.TolerationEntry]{client: b.client, correct: admission.CorrectedTolerations, render: func(entries []admission.TolerationEntry) *corev1.PodTemplate {
+		return admission.TolerationsTemplate(b.namespace, entries)
+	}}
 	key := client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.TolerationsParameter}
-	err := b.client.Get(ctx, key, &have)
-	before := admission.EntriesOfTolerations(&have)
-	wanted := b.tolerations(set, before, failed)
+	err := b.client.Get(ctx, key, &p.have)
+	wanted := b.tolerations(set, admission.EntriesOfTolerations(&p.have), failed)
 	switch {
 	case apierrors.IsNotFound(err) && len(wanted) == 0:
 		err = nil
 	case client.IgnoreNotFound(err) != nil:
 		err = fmt.Errorf("reading PodTemplate %s: %w", key, err)
 	default:
-		err = b.writeTolerations(ctx, &have, wanted)
-		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
-			err = b.writeTolerationsByGate(ctx, &have, before, wanted, failed)
-		}
+		err = p.store(ctx, wanted, func(e admission.TolerationEntry, err error) { failed[e.Gate] = err })
 	}
 	for _, name := range set.Names() {
 		if err != nil && set.Tolerates(name) {
@@ -97,41 +94,4 @@ func byAge(set *gateset.Set) []string {
 	return slices.SortedFunc(slices.Values(set.Names()), func(a, z string) int {
 		return cmp.Or(set.Declared[a].CreationTimestamp.Compare(set.Declared[z].CreationTimestamp.Time), cmp.Compare(a, z))
 	})
-}
-
-// writeTolerationsByGate writes the entries of one gate after the other, so that an entry that
-// the API server rejects does not affect other gates. It returns an error that does not
-// concern a single gate.
-func (b *Reconciler) writeTolerationsByGate(ctx context.Context, have *corev1.PodTemplate, before, wanted []admission.TolerationEntry, failed map[string]error) error {
-	var accepted []admission.TolerationEntry
-	var gates []string // in the order of wanted
-	added := make(map[string][]admission.TolerationEntry)
-	for _, e := range wanted {
-		if slices.ContainsFunc(before, func(was admission.TolerationEntry) bool { return equality.Semantic.DeepEqual(was, e) }) {
-			accepted = append(accepted, e)
-			continue
-		}
-		if added[e.Gate] == nil {
-			gates = append(gates, e.Gate)
-		}
-		added[e.Gate] = append(added[e.Gate], e)
-	}
-	if err := b.writeTolerations(ctx, have, accepted); err != nil { // removes the entries of deleted gates
-		return err
-	}
-	for _, name := range gates {
-		next := slices.Concat(accepted, added[name])
-		if err := b.writeTolerations(ctx, have, next); err != nil {
-			failed[name] = err
-			continue
-		}
-		accepted = next
-	}
-	return nil
-}
-
-// writeTolerations writes the parameter with the given entries. have is its current state,
-// which is updated.
-func (b *Reconciler) writeTolerations(ctx context.Context, have *corev1.PodTemplate, entries []admission.TolerationEntry) error {
-	return b.store(ctx, have, admission.TolerationsTemplate(b.namespace, entries), admission.CorrectedTolerations)
 }

@@ -161,6 +161,25 @@ func TestTolerationsOfOneGateNotWritten(t *testing.T) {
 	}
 }
 
+// An entry whose taint is no longer allowed prevents neither that other gates are added, nor
+// that they are removed.
+func TestTolerationsOfOneGateNoLongerAllowed(t *testing.T) {
+	s := newSyncer(t)
+	bad, good := tolerating("a-bad"), tolerating("b-good")
+	bad.Spec.Taint.Key = "example.com/refused"
+	s.sync(true, bad, good)
+	s.refused, s.refuse = bad.Spec.Taint.Key, apierrors.NewForbidden(corev1.Resource("podtemplates"), v1alpha1.TolerationsParameter, errors.New("not allowed"))
+	if names := s.sync(true, bad, good, tolerating("c-new")); !slices.Equal(names, []string{"b-good", "c-new"}) {
+		t.Errorf("with a new gate, entries of %q", names)
+	}
+	if err := errors.Join(s.TolerationsError("b-good"), s.TolerationsError("c-new")); err != nil {
+		t.Errorf("other gates: %v", err)
+	}
+	if names := s.sync(true, bad); len(names) > 0 || s.TolerationsError("a-bad") == nil {
+		t.Errorf("with the others deleted, entries of %q, error %v", names, s.TolerationsError("a-bad"))
+	}
+}
+
 // A parameter that cannot be written is an error of the gates that need it. Closing at
 // birth does not depend on it.
 func TestTolerationsNotWritten(t *testing.T) {

@@ -114,30 +114,37 @@ func TestDisabledBirthPolicyIsDetected(t *testing.T) {
 	})
 }
 
+// denying returns functions that deny writes of these PodTemplates.
+func denying(these func(*corev1.PodTemplate) bool) interceptor.Funcs {
+	denied := func(obj client.Object) error {
+		if p, is := obj.(*corev1.PodTemplate); is && these(p) {
+			return apierrors.NewForbidden(corev1.Resource("podtemplates"), p.Name, errors.New("not this taint"))
+		}
+		return nil
+	}
+	return interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+			if err := denied(obj); err != nil {
+				return err
+			}
+			return controllertest.PolicyOf(ctx, c, obj, o...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
+			if err := denied(obj); err != nil {
+				return err
+			}
+			return c.Update(ctx, obj, o...)
+		},
+	}
+}
+
+func containsBad(p *corev1.PodTemplate) bool { return admission.Entries(p)["bad"].Name != "" }
+
 // A denied write of the parameter is reported by the gate that causes it.
 func TestParameterWriteDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("bad"), controllertest.Gate("good"))
-		denied := func(obj client.Object) error {
-			if p, is := obj.(*corev1.PodTemplate); is && admission.Entries(p)["bad"].Name != "" {
-				return apierrors.NewForbidden(corev1.Resource("podtemplates"), p.Name, errors.New("not this taint"))
-			}
-			return nil
-		}
-		defer w.start(logr.Discard(), interceptor.Funcs{
-			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
-				if err := denied(obj); err != nil {
-					return err
-				}
-				return controllertest.PolicyOf(ctx, c, obj, o...)
-			},
-			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
-				if err := denied(obj); err != nil {
-					return err
-				}
-				return c.Update(ctx, obj, o...)
-			},
-		})()
+		defer w.start(logr.Discard(), denying(containsBad))()
 		controllertest.Pass(20 * time.Second)
 		bad := meta.FindStatusCondition(w.stored("bad").Status.Conditions, v1alpha1.ConditionReady)
 		if bad == nil || bad.Reason != v1alpha1.ReasonBirthNotProved || !strings.Contains(bad.Message, "not this taint") {
@@ -146,6 +153,27 @@ func TestParameterWriteDenied(t *testing.T) {
 		if !meta.IsStatusConditionTrue(w.stored("good").Status.Conditions, v1alpha1.ConditionReady) {
 			t.Errorf("the other gate is not Ready: %+v", w.stored("good").Status.Conditions)
 		}
+	})
+}
+
+// An entry in the parameter whose taint is no longer allowed prevents neither that other gates
+// are added, nor that they are removed.
+func TestParameterEntryIsNoLongerAllowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, good := controllertest.Gate("bad"), controllertest.Gate("good")
+		w := newWorld(t, bad, good)
+		var forbidden atomic.Bool
+		defer w.start(logr.Discard(), denying(func(p *corev1.PodTemplate) bool { return forbidden.Load() && containsBad(p) }))()
+		controllertest.Pass(5 * time.Second)
+		w.wantParameters("at first", "map[bad:"+controllertest.TaintKey+" good:"+controllertest.TaintKey+"]")
+
+		forbidden.Store(true)
+		w.setGates(true, bad, good, controllertest.Gate("new"))
+		controllertest.Pass(20 * time.Second)
+		w.wantParameters("with a new gate", "map[good:"+controllertest.TaintKey+" new:"+controllertest.TaintKey+"]")
+		w.setGates(true, bad)
+		controllertest.Pass(20 * time.Second)
+		w.wantParameters("with the others deleted", "map[]")
 	})
 }
 
