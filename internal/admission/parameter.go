@@ -50,7 +50,7 @@ type Entry struct {
 func NewEntry(ng *v1alpha1.NodeGate) (Entry, error) {
 	nodes, err := requirements(*ng.Spec.NodeSelector.AsMeta())
 	if err == nil {
-		err = Writable(ng)
+		err = Writable(ng.Name, ng.Spec.Taint)
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("closing gate %q on new nodes: %w", ng.Name, err)
@@ -58,10 +58,9 @@ func NewEntry(ng *v1alpha1.NodeGate) (Entry, error) {
 	return Entry{Name: ng.Name, Taint: ng.Spec.Taint, Nodes: nodes}, nil
 }
 
-// Writable returns an error if the API server would reject a new Node with the gate's
-// record and taint. The CRD's rules admit no such NodeGate.
-func Writable(ng *v1alpha1.NodeGate) error {
-	name, taint := ng.Name, ng.Spec.Taint
+// Writable returns an error if the API server would reject a new Node with the record and
+// the taint of a gate. The CRD's rules admit no such NodeGate.
+func Writable(name string, taint v1alpha1.Taint) error {
 	var errs []error
 	if msgs := validation.IsDNS1123Label(name); msgs != nil {
 		errs = append(errs, fmt.Errorf("name: %s", strings.Join(msgs, "; ")))

@@ -98,10 +98,9 @@ func (p *Process) serveWebhook(m manager.Manager, gates func() ([]gate.Gate, boo
 func (c *Controller) birthGates() ([]gate.Gate, bool) {
 	set := c.set.Load()
 	var gates []gate.Gate
-	for i := range set.Gates {
-		name := set.Gates[i].Name
-		if set.ClosesAtBirth(name) && admission.Writable(set.Declared[name]) == nil {
-			gates = append(gates, set.Gates[i])
+	for i := range set.AtBirth {
+		if g := &set.AtBirth[i]; admission.Writable(g.Name, g.Taint) == nil {
+			gates = append(gates, *g)
 		}
 	}
 	return gates, set.Seq > 0

@@ -44,6 +44,9 @@ type Set struct {
 	Declared map[string]*v1alpha1.NodeGate
 	// Acceptance contains, by name, whether each gate is in force.
 	Acceptance map[string]gate.Acceptance
+	// AtBirth contains the gates that close at birth, sorted by name. Gates of which that is not known at
+	// present are in it as they were when it was last known (see Unneeded).
+	AtBirth []gate.Gate
 	// Keys contains the taint keys of all gates, except of those that are in dry run or may
 	// not use their key.
 	Keys map[string]bool
@@ -112,8 +115,26 @@ func New(before *Set, now Snapshot, policy gate.KeyPolicy) *Set {
 		set.Acceptance[name] = a
 	}
 	set.apply(policy)
+	set.closeAtBirth(before)
 	return set
 }
+
+// closeAtBirth sets AtBirth.
+func (s *Set) closeAtBirth(before *Set) {
+	for i := range s.Gates {
+		if s.ClosesAtBirth(s.Gates[i].Name) {
+			s.AtBirth = append(s.AtBirth, s.Gates[i])
+		}
+	}
+	for i := range before.AtBirth {
+		if name := before.AtBirth[i].Name; !s.ClosesAtBirth(name) && !s.Unneeded(name) {
+			s.AtBirth = append(s.AtBirth, before.AtBirth[i])
+		}
+	}
+	slices.SortFunc(s.AtBirth, byName)
+}
+
+func byName(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) }
 
 func newSet(now Snapshot) *Set {
 	return &Set{
@@ -131,7 +152,7 @@ func newSet(now Snapshot) *Set {
 
 // accept sorts the gates and determines which are in force.
 func (s *Set) accept(policy gate.KeyPolicy) {
-	slices.SortFunc(s.Gates, func(a, b gate.Gate) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Gates, byName)
 	s.Acceptance = gate.Accept(s.Gates, policy)
 	for name, err := range s.broken {
 		s.Acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
@@ -327,8 +348,8 @@ func (s *Set) Signals() map[string][]string {
 // List returns the NodeGates, unsorted.
 func (s *Set) List() []*v1alpha1.NodeGate { return slices.Collect(maps.Values(s.Declared)) }
 
-// Unneeded reports whether an entry of the birth parameter is known to have no gate that
-// closes at birth. While the list of gates is not complete, entries of unlisted gates are
+// Unneeded reports whether an entry of the birth parameter, or of AtBirth, is known to have no
+// gate that closes at birth. While the list of gates is not complete, entries of unlisted gates are
 // kept, and so are those of gates that cannot be read or are being compiled.
 func (s *Set) Unneeded(name string) bool { return s.isWithout(name, s.ClosesAtBirth) }
 
