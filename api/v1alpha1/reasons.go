@@ -62,7 +62,8 @@ const (
 	// ReasonFeedsNotSynced means that a resource that the gate needs is not synced.
 	ReasonFeedsNotSynced = "FeedsNotSynced"
 	// ReasonBirthNotProved means that the API server did not close the gate on a
-	// probe node.
+	// probe node, or that it may still close a gate on new nodes that must not
+	// close there.
 	ReasonBirthNotProved = "BirthNotProved"
 	// ReasonTolerationsNotWritten means that the gate sets tolerate, but nodegate
 	// could not write which DaemonSets need its tolerations.

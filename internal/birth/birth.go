@@ -40,6 +40,9 @@ type Reconciler struct {
 	// By specifies what closes gates at birth: the policy or the webhook.
 	By admission.Birth
 
+	// current contains the entries of the parameter as it was last read or written, by gate.
+	// It is nil until that is known.
+	current map[string]admission.Entry
 	// failing reports whether the last attempt to read or write the parameter failed.
 	failing bool
 	// pause is the time before which nothing is probed.
@@ -53,6 +56,8 @@ type Reconciler struct {
 	// untolerated contains, by gate, why the parameter of the tolerations policy does
 	// not contain its entries.
 	untolerated map[string]error
+	// unremoved contains, by gate, why its entry could not be removed from the parameter.
+	unremoved map[string]error
 }
 
 // birthState is the state of one gate.
@@ -224,6 +229,9 @@ func (b *Reconciler) wait(now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	next := now.Add(BirthLater) // parameters may be damaged at any time
+	if len(b.unremoved) > 0 {
+		next = now.Add(birthRemove)
+	}
 	for _, state := range b.gates {
 		if state.due.Before(next) {
 			next = state.due
@@ -241,6 +249,26 @@ func (b *Reconciler) Proved(ng *v1alpha1.NodeGate) error {
 		return state.err
 	}
 	return ErrNotChecked
+}
+
+// NotRemoved returns why the API server may still close the gate on new nodes although it must
+// not, or nil.
+func (b *Reconciler) NotRemoved(gate string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.unremoved[gate]
+}
+
+// noteUnremoved records the gates whose entries are not needed but remain, because of err.
+func (b *Reconciler) noteUnremoved(set *gateset.Set, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unremoved = make(map[string]error)
+	for name := range b.current {
+		if err != nil && set.Unneeded(name) {
+			b.unremoved[name] = err
+		}
+	}
 }
 
 // LastProved returns the time of the last successful probe of this version of the gate,
@@ -263,15 +291,19 @@ func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) ma
 	p := parameter[admission.Entry]{client: b.client, correct: admission.Corrected, render: func(entries []admission.Entry) *corev1.PodTemplate {
 		return admission.Parameter(b.namespace, set.Source, entries)
 	}}
-	err := b.client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.BirthParameter}, &p.have)
+	var err error
+	defer func() { b.noteUnremoved(set, err) }()
+	err = b.client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.BirthParameter}, &p.have)
 	if client.IgnoreNotFound(err) != nil {
+		err = fmt.Errorf("reading the birth parameter: %w", err)
 		for _, name := range set.Names() {
-			failed[name] = fmt.Errorf("reading the birth parameter: %w", err)
+			failed[name] = err
 		}
 		b.logParameter(running, err, "cannot read the birth parameter, retrying")
 		return failed
 	}
-	wanted := b.entries(set, admission.Entries(&p.have), failed)
+	b.current = admission.Entries(&p.have)
+	wanted := b.entries(set, b.current, failed)
 	if len(wanted) == 0 && apierrors.IsNotFound(err) && !set.Complete {
 		return failed
 	}
@@ -284,6 +316,7 @@ func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) ma
 			failed[e.Name] = err
 		}
 	}
+	b.current = admission.Entries(&p.have)
 	b.logParameter(running, cmp.Or(err, denied), "cannot write the birth parameter, retrying")
 	return failed
 }

@@ -11,11 +11,14 @@ import "time"
 // can be deleted at any time. A probe costs the API server two milliseconds, plus a tenth
 // of a millisecond for each gate that selects it.
 const (
-	birthFirst   = 100 * time.Millisecond
-	birthSoon    = time.Second
-	BirthLater   = 15 * time.Second
-	BirthProved  = time.Minute
-	birthHasty   = 12
+	birthFirst  = 100 * time.Millisecond
+	birthSoon   = time.Second
+	BirthLater  = 15 * time.Second
+	BirthProved = time.Minute
+	birthHasty  = 12
+	// birthRemove is the time after which the removal of an entry is tried again: until then,
+	// nodes are closed that must not be.
+	birthRemove  = 5 * time.Second
 	birthTimeout = 5 * time.Second
 	// If many probes are due, birthAtOnce are sent, followed by a pause of birthPause, or
 	// birthSlower times as long as the probes took, so that a busy API server gets fewer.

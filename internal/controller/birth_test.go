@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -175,6 +176,40 @@ func TestParameterEntryIsNoLongerAllowed(t *testing.T) {
 		controllertest.Pass(20 * time.Second)
 		w.wantParameters("with the others deleted", "map[]")
 	})
+}
+
+// A gate that must no longer close on new nodes is not Ready while its entry is still in the
+// parameter. The removal is retried soon.
+func TestParameterEntryIsNotRemoved(t *testing.T) {
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModePaused, v1alpha1.ModeDryRun} {
+		synctest.Test(t, func(t *testing.T) {
+			ng := controllertest.Gate("gate")
+			w := newWorld(t, ng)
+			var forbidden atomic.Bool
+			defer w.start(logr.Discard(), denying(func(*corev1.PodTemplate) bool { return forbidden.Load() }))()
+			controllertest.Pass(5 * time.Second)
+			if got := w.ready("gate"); !strings.HasPrefix(got, "Ready: ") {
+				t.Fatalf("at first: %s", got)
+			}
+			forbidden.Store(true)
+			edited := ng.DeepCopy()
+			edited.Generation, edited.Spec.Mode = 2, mode
+			w.setGates(true, edited)
+			controllertest.Pass(20 * time.Second)
+			w.wantParameters("while it cannot be written", "map[gate:"+controllertest.TaintKey+"]")
+			c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
+			if c.Status != metav1.ConditionFalse || c.Reason != v1alpha1.ReasonBirthNotProved ||
+				!strings.Contains(c.Message, "new nodes may still be closed") || !strings.Contains(c.Message, "not this taint") {
+				t.Errorf("%s: condition Ready: %+v", mode, c)
+			}
+			forbidden.Store(false)
+			controllertest.Pass(7 * time.Second)
+			w.wantParameters("after it was written", "map[]")
+			if got := w.ready("gate"); !strings.HasPrefix(got, string(mode)+": ") {
+				t.Errorf("%s, after the entry was removed: %s", mode, got)
+			}
+		})
+	}
 }
 
 // A leader that does not know the gates yet, because the first list of NodeReadinessRules fails,

@@ -136,6 +136,9 @@ func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, last *reported, s *
 	if !known {
 		return false, v1alpha1.ReasonFeedsNotSynced, "the gate is not compiled yet"
 	}
+	if err := r.birth.NotRemoved(ng.Name); err != nil {
+		return false, v1alpha1.ReasonBirthNotProved, fmt.Sprintf("new nodes may still be closed, although the gate must not close on them: %v", err)
+	}
 	if g.Mode == v1alpha1.ModePaused {
 		return true, v1alpha1.ReasonPaused, pausedMessage(s)
 	}
