@@ -242,7 +242,7 @@ func (in *installation) awaitOrder(t testing.TB, p *corev1.PodTemplate) {
 // awaitTaint waits until a probe node of the gate has the gate's taint, or until it has not.
 func (in *installation) awaitTaint(t testing.TB, gate *v1alpha1.NodeGate, want bool) {
 	t.Helper()
-	probe, _ := admission.Probe(gate)
+	probe, _ := admission.Probe(gate, admission.Entry{})
 	eventually(t, func() error {
 		created, err := in.nodegate.CoreV1().Nodes().Create(t.Context(), probe, metav1.CreateOptions{DryRun: dryRun})
 		if err != nil {
@@ -285,7 +285,7 @@ func (in *installation) awaitProof(t testing.TB, gate *v1alpha1.NodeGate) {
 
 // prove proves, as the controller does, that the gate is closed at birth.
 func (in *installation) prove(ctx context.Context, gate *v1alpha1.NodeGate) error {
-	probe, ok := admission.Probe(gate)
+	probe, ok := admission.Probe(gate, admission.Entry{})
 	if !ok {
 		return fmt.Errorf("gate %s selects no node", gate.Name)
 	}

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
@@ -220,6 +221,19 @@ func (e Entry) Equal(other Entry) bool {
 	return e.Name == other.Name && e.Taint == other.Taint && slices.EqualFunc(e.Nodes, other.Nodes, func(a, b corev1.NodeSelectorRequirement) bool {
 		return a.Key == b.Key && a.Operator == b.Operator && slices.Equal(a.Values, b.Values)
 	})
+}
+
+// selector returns the selector of the entry's nodes. An entry that is not valid selects none.
+func (e Entry) selector() labels.Selector {
+	var all []metav1.LabelSelectorRequirement
+	for _, r := range e.Nodes { // the operators have the same names
+		all = append(all, metav1.LabelSelectorRequirement{Key: r.Key, Operator: metav1.LabelSelectorOperator(r.Operator), Values: r.Values})
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: all})
+	if err != nil {
+		return labels.Nothing()
+	}
+	return selector
 }
 
 // put adds entries to a map and reports whether that changed it.

@@ -4,6 +4,7 @@ package admission
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -25,12 +26,15 @@ const probePrefix = "nodegate-probe-"
 // Probe returns a Node that the gate selects, to be created in a dry run: the API
 // server's answer shows whether the gate is closed at birth (see Proved). It returns
 // false if no node can have labels that the gate selects.
-func Probe(g *v1alpha1.NodeGate) (*corev1.Node, bool) {
+//
+// If possible, the entry before does not select the Node. If that is the gate's previous
+// version, the answer shows which version the API server uses. It may be the zero Entry.
+func Probe(g *v1alpha1.NodeGate, before Entry) (*corev1.Node, bool) {
 	selector, err := g.Spec.NodeSelector.AsSelector()
 	if err != nil {
 		return nil, false
 	}
-	nodeLabels := selectedLabels(selector)
+	nodeLabels := selectedLabels(selector, before.selector())
 	if !selector.Matches(nodeLabels) || gate.OptOut(nodeLabels, true) != "" {
 		return nil, false
 	}
@@ -40,44 +44,56 @@ func Probe(g *v1alpha1.NodeGate) (*corev1.Node, bool) {
 	}}, true
 }
 
-// selectedLabels returns labels that the selector matches, if such labels exist.
-func selectedLabels(selector labels.Selector) labels.Set {
-	requirements, _ := selector.Requirements()
-	byKey := map[string]labels.Requirements{}
-	for _, r := range requirements {
-		byKey[r.Key()] = append(byKey[r.Key()], r)
-	}
+// selectedLabels returns labels that the selector matches, if such labels exist, and that
+// before does not match, if possible.
+func selectedLabels(selector, before labels.Selector) labels.Set {
+	wanted, avoided := byKey(selector), byKey(before)
 	out := labels.Set{}
-	for key, group := range byKey {
-		if value, ok := selectedValue(key, group); ok {
-			out[key] = value
-		}
+	for _, key := range slices.Concat(slices.Collect(maps.Keys(wanted)), slices.Collect(maps.Keys(avoided))) {
+		maps.Copy(out, selectedLabel(key, wanted[key], avoided[key]))
 	}
 	return out
 }
 
-// selectedValue returns a value of the label that meets all requirements. It returns
-// false if they are met without the label, or if no value meets them.
-func selectedValue(key string, requirements labels.Requirements) (string, bool) {
-	met := func(set labels.Set) bool {
-		return !slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return !r.Matches(set) })
-	}
-	if met(labels.Set{}) {
-		return "", false
-	}
-	// All values that are named, and one more value than can be excluded.
-	var candidates []string
+func byKey(selector labels.Selector) map[string]labels.Requirements {
+	requirements, _ := selector.Requirements()
+	all := map[string]labels.Requirements{}
 	for _, r := range requirements {
-		candidates = append(candidates, r.Values().List()...)
+		all[r.Key()] = append(all[r.Key()], r)
 	}
-	for i := range len(candidates) + 1 {
-		candidates = append(candidates, "probe-"+strconv.Itoa(i))
+	return all
+}
+
+// selectedLabel returns a set with at most this label that meets all requirements and, if
+// possible, does not meet all requirements to avoid. It returns nil if no set meets them.
+func selectedLabel(key string, wanted, avoided labels.Requirements) labels.Set {
+	// All values that are named, and one more value than can be excluded.
+	var values []string
+	for _, r := range slices.Concat(wanted, avoided) {
+		values = append(values, r.Values().List()...)
 	}
-	i := slices.IndexFunc(candidates, func(value string) bool { return met(labels.Set{key: value}) })
-	if i < 0 {
-		return "", false
+	for i := range len(values) + 1 {
+		values = append(values, "probe-"+strconv.Itoa(i))
 	}
-	return candidates[i], true
+	var first labels.Set
+	for i := range len(values) + 1 {
+		set := labels.Set{} // without the label
+		if i > 0 {
+			set[key] = values[i-1]
+		}
+		switch {
+		case gate.OptOut(set, true) != "" || !meets(set, wanted):
+		case len(avoided) == 0 || !meets(set, avoided):
+			return set
+		case first == nil:
+			first = set
+		}
+	}
+	return first
+}
+
+func meets(set labels.Set, requirements labels.Requirements) bool {
+	return !slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return !r.Matches(set) })
 }
 
 // hint returns what to check if a gate is not closed at birth.

@@ -102,7 +102,7 @@ func TestProbe(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		probe, ok := admission.Probe(gate)
+		probe, ok := admission.Probe(gate, admission.Entry{})
 		switch {
 		case ok && !selector.Matches(labels.Set(probe.Labels)):
 			t.Errorf("selector %q does not select its probe: %v", selector, probe.Labels)
@@ -115,6 +115,50 @@ func TestProbe(t *testing.T) {
 	}
 	if impossible == 0 || impossible > rounds/2 {
 		t.Errorf("%d of %d selectors contradict themselves: the generator has become one-sided", impossible, rounds)
+	}
+}
+
+// TestProbeOfEditedGate tests that the previous version of a gate does not select its probe, if
+// there are labels that only the current version selects.
+func TestProbeOfEditedGate(t *testing.T) {
+	random := seeded(t)
+	avoided := 0
+	const rounds = 5_000
+	for range rounds {
+		was, gate := newGate("one", "a", randomSelector(random)), newGate("one", "a", randomSelector(random))
+		before, err := admission.NewEntry(was)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, err := was.Spec.NodeSelector.AsSelector()
+		if err != nil {
+			t.Fatal(err)
+		}
+		selector, err := gate.Spec.NodeSelector.AsSelector()
+		if err != nil {
+			t.Fatal(err)
+		}
+		probe, ok := admission.Probe(gate, before)
+		if _, possible := admission.Probe(gate, admission.Entry{}); ok != possible {
+			t.Errorf("selector %q, before %q: a probe %t, without the previous version %t", selector, old, ok, possible)
+		}
+		switch {
+		case !ok:
+		case !selector.Matches(labels.Set(probe.Labels)):
+			t.Errorf("selector %q, before %q, does not select its probe: %v", selector, old, probe.Labels)
+		case !old.Matches(labels.Set(probe.Labels)):
+			avoided++
+		default:
+			for range 200 {
+				if set := labels.Set(randomLabels(random)); selector.Matches(set) && !old.Matches(set) {
+					t.Errorf("selector %q, before %q: both select the probe %v, only the former selects %v", selector, old, probe.Labels, set)
+					break
+				}
+			}
+		}
+	}
+	if avoided == 0 {
+		t.Error("no selector had a probe of its own: the generator has become one-sided")
 	}
 }
 

@@ -67,6 +67,9 @@ type birthState struct {
 	err error
 	// proved is the time of the last successful probe.
 	proved time.Time
+	// previous is the entry of an earlier version, if this version has not been proved. The
+	// API server may still use it.
+	previous admission.Entry
 	// tries counts consecutive unsuccessful probes.
 	tries int
 	// due is the time of the next probe.
@@ -120,8 +123,8 @@ func (b *Reconciler) Run(ctx context.Context, clk clock.WithTicker, current *ato
 // its tolerations are added there, too.
 func (b *Reconciler) reconcile(ctx context.Context, set *gateset.Set, clk clock.PassiveClock) time.Duration {
 	b.syncTolerations(ctx, set)
-	failed := b.syncParameter(ctx, set)
-	due := probes(set, b.due(set, clk.Now(), failed))
+	before, failed := b.syncParameter(ctx, set)
+	due := b.probes(set, b.due(set, clk.Now(), before, failed))
 	if rest := b.pause.Sub(clk.Now()); rest > 0 && len(due) > 0 {
 		return rest
 	}
@@ -131,12 +134,12 @@ func (b *Reconciler) reconcile(ctx context.Context, set *gateset.Set, clk clock.
 		if ctx.Err() != nil {
 			break
 		}
-		for _, ng := range p {
-			err := proved(ng)
-			if err != nil {
-				err = cmp.Or(failed[ng.Name], err) // an error of the parameter is the cause
+		for _, one := range p {
+			err, failure := proved(one.gate), failed[one.gate.Name]
+			if failure != nil && (err != nil || b.lacks(one.gate)) {
+				err = failure // it is the cause, or the probe was closed by another version
 			}
-			b.note(ng, err, clk.Now())
+			b.note(one.gate, err, clk.Now())
 		}
 	}
 	if b.areAllProved() {
@@ -153,10 +156,17 @@ func (b *Reconciler) reconcile(ctx context.Context, set *gateset.Set, clk clock.
 	return max(pause, b.wait(clk.Now()))
 }
 
+// lacks reports whether the parameter is known not to contain the current version of a gate.
+// This does not matter if the webhook closes gates, which does not read it.
+func (b *Reconciler) lacks(ng *v1alpha1.NodeGate) bool {
+	e, err := admission.NewEntry(ng)
+	return b.By != admission.ByWebhook && b.current != nil && (err != nil || !b.current[ng.Name].Equal(e))
+}
+
 // due drops the states of gates that do not close at birth, and returns the gates to
 // probe, most urgent first. They include gates whose parameter could not be read or written,
 // unless they have been proved within BirthLater, so that the others are probed, too.
-func (b *Reconciler) due(set *gateset.Set, now time.Time, failed map[string]error) []string {
+func (b *Reconciler) due(set *gateset.Set, now time.Time, entries map[string]admission.Entry, failed map[string]error) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := b.gates
@@ -168,7 +178,11 @@ func (b *Reconciler) due(set *gateset.Set, now time.Time, failed map[string]erro
 		}
 		state, known := before[name]
 		if identity := identify(set.Declared[name]); !known || state.identity != identity {
-			state = birthState{identity: identity, err: ErrNotChecked}
+			previous := state.previous
+			if previous.Name == "" {
+				previous = entries[name]
+			}
+			state = birthState{identity: identity, err: ErrNotChecked, previous: previous}
 		}
 		if soon := state.proved.Add(BirthLater); failed[name] != nil && state.err == nil && soon.Before(state.due) {
 			state.due = soon
@@ -194,7 +208,7 @@ func (b *Reconciler) note(ng *v1alpha1.NodeGate, err error, now time.Time) {
 	was := state.err
 	state.err = err
 	if err == nil {
-		state.tries, state.proved = 0, now
+		state.tries, state.proved, state.previous = 0, now, admission.Entry{}
 		state.due = now.Add(wait.Jitter(BirthProved*4/5, 0.25)) // not all at the same time
 	} else {
 		state.due = now.Add(BirthLater)
@@ -282,12 +296,12 @@ func (b *Reconciler) LastProved(ng *v1alpha1.NodeGate) time.Time {
 	return time.Time{}
 }
 
-// syncParameter updates the parameter with the gates that close at birth, and returns
-// errors by gate.
-func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) map[string]error {
+// syncParameter updates the parameter with the gates that close at birth. It returns the
+// entries that it contained before, and errors, both by gate.
+func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) (before map[string]admission.Entry, failed map[string]error) {
 	ctx, cancel := context.WithTimeout(running, birthTimeout)
 	defer cancel()
-	failed := make(map[string]error)
+	failed = make(map[string]error)
 	p := parameter[admission.Entry]{client: b.client, correct: admission.Corrected, render: func(entries []admission.Entry) *corev1.PodTemplate {
 		return admission.Parameter(b.namespace, set.Source, entries)
 	}}
@@ -300,12 +314,13 @@ func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) ma
 			failed[name] = err
 		}
 		b.logParameter(running, err, "cannot read the birth parameter, retrying")
-		return failed
+		return b.current, failed
 	}
-	b.current = admission.Entries(&p.have)
-	wanted := b.entries(set, b.current, failed)
+	before = admission.Entries(&p.have)
+	b.current = before
+	wanted := b.entries(set, before, failed)
 	if len(wanted) == 0 && apierrors.IsNotFound(err) && !set.Complete {
-		return failed
+		return before, failed
 	}
 	// Otherwise, it is written even without entries: the policy also removes forged records
 	// from new Nodes.
@@ -318,7 +333,7 @@ func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) ma
 	}
 	b.current = admission.Entries(&p.have)
 	b.logParameter(running, cmp.Or(err, denied), "cannot write the birth parameter, retrying")
-	return failed
+	return before, failed
 }
 
 // logParameter logs the first of consecutive failures to read or write the parameter.

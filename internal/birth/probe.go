@@ -21,11 +21,18 @@ import (
 // would be the same except for its name. It is not sufficient that a gate selects the
 // node: if the API server still uses an older version of a gate that selected fewer
 // nodes, it may close this node but not the gate's own probe node.
-type probe []*v1alpha1.NodeGate
+type probe []candidate
+
+// candidate is a gate of a probe.
+type candidate struct {
+	gate *v1alpha1.NodeGate
+	// node is the gate's own probe node, or nil if it selects no node.
+	node *corev1.Node
+}
 
 // probes returns the probes for the gates that are due, most urgent first. Each probe
 // includes all of its gates, due or not, so that they stay together.
-func probes(set *gateset.Set, due []string) []probe {
+func (b *Reconciler) probes(set *gateset.Set, due []string) []probe {
 	if len(due) == 0 {
 		return nil
 	}
@@ -34,11 +41,11 @@ func probes(set *gateset.Set, due []string) []probe {
 		if !set.ClosesAtBirth(name) {
 			continue
 		}
-		ng := set.Declared[name]
-		if node, ok := admission.Probe(ng); ok { // otherwise "": the gate selects no node
-			labelsOf[name] = labels.FormatLabels(node.Labels)
+		one := candidate{gate: set.Declared[name]}
+		if node, ok := admission.Probe(one.gate, b.gates[name].previous); ok { // otherwise "": the gate selects no node
+			one.node, labelsOf[name] = node, labels.FormatLabels(node.Labels)
 		}
-		byLabels[labelsOf[name]] = append(byLabels[labelsOf[name]], ng)
+		byLabels[labelsOf[name]] = append(byLabels[labelsOf[name]], one)
 	}
 	var all []probe
 	for _, name := range due {
@@ -67,18 +74,17 @@ func (p probe) create(ctx context.Context, c client.Client) (*corev1.Node, error
 	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
 	defer cancel()
 	var taken error
-	for _, ng := range p { // if a node of that name exists, another gate's name is used
-		node, ok := admission.Probe(ng)
-		if !ok {
+	for _, one := range p { // if a node of that name exists, another gate's name is used
+		if one.node == nil {
 			return nil, nil
 		}
-		switch err := c.Create(ctx, node, client.DryRunAll); {
+		switch err := c.Create(ctx, one.node, client.DryRunAll); {
 		case apierrors.IsAlreadyExists(err):
-			taken = cmp.Or(taken, fmt.Errorf("a node named %s exists: delete it, because probes need the name", node.Name))
+			taken = cmp.Or(taken, fmt.Errorf("a node named %s exists: delete it, because probes need the name", one.node.Name))
 		case err != nil:
 			return nil, fmt.Errorf("creating a probe node in a dry run: %w", err)
 		default:
-			return node, nil
+			return one.node, nil
 		}
 	}
 	return nil, taken

@@ -16,6 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,14 +49,20 @@ type proving struct {
 func newProving(t *testing.T, gates int, pool func(int) string, taken ...string) *proving {
 	p := &proving{taken: taken}
 	p.Reconciler = New(controllertest.Client(t, interceptor.Funcs{
-		Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
 			if node, probe := obj.(*corev1.Node); probe {
 				return p.create(node)
 			}
 			if err := p.writeFails.Load(); err != nil {
 				return *err
 			}
-			return nil
+			return c.Create(ctx, obj, o...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.UpdateOption) error {
+			if err := p.writeFails.Load(); err != nil {
+				return *err
+			}
+			return c.Update(ctx, obj, o...)
 		},
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
 			if err := p.readFails.Load(); err != nil {
@@ -209,6 +216,55 @@ func TestEditedGateHasAProbeOfItsOwn(t *testing.T) {
 		controllertest.Pass(2 * time.Second)
 		b.wantProved(t)
 	})
+}
+
+// widened returns a gate of pool a after it was edited to select pool b, too.
+func widened(ng *v1alpha1.NodeGate) *v1alpha1.NodeGate {
+	edited := ng.DeepCopy()
+	edited.Generation, edited.Spec.NodeSelector.MatchLabels = 2, nil
+	edited.Spec.NodeSelector.MatchExpressions = []v1alpha1.LabelSelectorRequirement{{Key: "pool", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "b"}}}
+	return edited
+}
+
+// A gate that is edited to select more nodes is not proved by a node that its previous version
+// selects, too.
+func TestWidenedGateIsNotProvedByItsPreviousVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newProving(t, 1, func(int) string { return "a" })
+		controllertest.Pass(time.Second)
+		b.wantProved(t)
+
+		b.declare(widened(b.gates[0]))
+		controllertest.Pass(5 * time.Second)
+		b.wantProved(t, b.gates[0].Name)
+		b.works(b.gates...)
+		controllertest.Pass(2 * time.Second)
+		b.wantProved(t)
+	})
+}
+
+// While the parameter does not contain the current version of a gate, no probe proves that.
+func TestGateWhoseEntryIsNotWrittenIsNotProved(t *testing.T) {
+	failure := error(apierrors.NewInternalError(errors.New("etcd is full")))
+	for name, fail := range map[string]func(*proving){
+		"not read":    func(p *proving) { p.readFails.Store(&failure) },
+		"not written": func(p *proving) { p.writeFails.Store(&failure) },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newProving(t, 1, func(int) string { return "a" })
+			controllertest.Pass(time.Second)
+			b.wantProved(t)
+
+			fail(b)
+			edited := widened(b.gates[0])
+			b.works(edited)
+			b.declare(edited)
+			controllertest.Pass(5 * time.Second)
+			if err := b.Proved(edited); !errors.Is(err, failure) {
+				t.Errorf("%s: %v, want the failure of the parameter", name, err)
+			}
+		})
+	}
 }
 
 // If a node with the name of a probe exists, the probe uses the name of another gate.
