@@ -210,6 +210,9 @@ var histories = []history{
 	{RuleOpening, "opens because of a deadline that has passed", "", func(s *builder) {
 		s.gate(withDeadline).born("a").pass(time.Minute).opensByDeadline("a")
 	}},
+	{RuleOpening, "opens because of a deadline that has passed since the creation, but not since the closing", "the deadline passes", func(s *builder) {
+		s.gate(withDeadline).register("a").pass(time.Minute).closes("a", v1alpha1.ReasonBirth).pass(50 * time.Second).opensByDeadline("a")
+	}},
 	{RuleOpening, "opens before minClosedSeconds", "minClosedSeconds ends", func(s *builder) {
 		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.Timing.MinClosedSeconds = 60 }).born("a", labelled)
 		s.opens("a")

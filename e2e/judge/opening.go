@@ -253,7 +253,7 @@ func (t *trial) unjustifiedByDeadline(c *change, name string, before record) str
 
 func (t *trial) deadlineLeft(c *change, d *v1alpha1.Deadline, before record) string {
 	since := before.Since
-	if since.IsZero() || before.Reason == v1alpha1.ReasonBirth {
+	if since.IsZero() {
 		since = c.before.CreationTimestamp.Time
 	}
 	var shortest *int32

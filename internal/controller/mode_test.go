@@ -111,7 +111,7 @@ func TestDryRunThenEnforce(t *testing.T) {
 // The dry run continues from the previous state.
 func TestEnforceThenDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", withDeadline(7200, v1alpha1.DeadlineOpen)))
+		w := newWorld(t, controllertest.Gate("gate", withDeadline(3600, v1alpha1.DeadlineOpen)))
 		w.add(5, func(i int, n *gate.Node) {
 			unfit(i, n)
 			isClosed(n, "gate", v1alpha1.ReasonBirth)

@@ -75,22 +75,12 @@ func (d *decider) keepClock(s *slot) {
 	ready, _ := d.Node.Condition(string(corev1.NodeReady))
 	switch silent := d.Node.Silent(); {
 	case silent && r.SilentSince.IsZero():
-		r.SilentSince = within(ready.Transition, r.waitsSince(&d.Node), d.since())
+		r.SilentSince = within(ready.Transition, r.closedSince(&d.Node), d.since())
 	case !silent && !r.SilentSince.IsZero():
 		silence := within(ready.Transition, r.SilentSince, d.since()).Sub(r.SilentSince)
 		r.SilentSeconds += int64((max(silence, 0) + time.Second - 1) / time.Second)
 		r.SilentSince = time.Time{}
 	}
-}
-
-// waitsSince returns when a closed gate's clock started. For a new node it is the
-// Node's creation, so that it does not matter whether the API server closed the gate or
-// the controller did, a little later.
-func (r *Record) waitsSince(n *Node) time.Time {
-	if r.Reason == v1alpha1.ReasonBirth {
-		return n.Created
-	}
-	return r.closedSince(n)
 }
 
 // stopClock removes everything that a deadline has written to the record.
@@ -146,7 +136,7 @@ func (d *decider) expire(s *slot) {
 // is missing repeatedly for short times makes the deadline pass only once.
 func (d *decider) passed(s *slot) bool {
 	t, r := s.gate.Deadline, s.after
-	start := r.waitsSince(&d.Node).Add(time.Duration(r.SilentSeconds) * time.Second)
+	start := r.closedSince(&d.Node).Add(time.Duration(r.SilentSeconds) * time.Second)
 	until, runs := d.now, r.SilentSince.IsZero()
 	if !runs {
 		until = Earliest(until, r.SilentSince)

@@ -147,7 +147,7 @@ func (o *oracle) decide(s *sim, g *Gate, before map[string]bool) {
 	case !member && o.joins(s, g, before):
 		m = &memory{taint: o.firstTaint(s, g, before), closed: true, boot: s.facts.Node.BootID, since: s.now, at: s.now}
 		if born(s, g) {
-			m.from, m.at = s.facts.Node.Created, s.facts.Node.Created
+			m.from = s.facts.Node.Created
 		}
 		o.gates[g.Name] = m
 	case !member:
