@@ -143,8 +143,8 @@ type Override struct {
 	// State is Open or Closed.
 	State string `json:"state"`
 	// Until is the time at which the override ends, and Reason the user's reason. Both are
-	// absent if the gate keeps its state, for example while it is paused: the override then
-	// stays in effect until the gate acts again.
+	// absent if the gate keeps its state, for example while it is paused or not accepted: the
+	// override then stays in effect until the gate acts again.
 	Until  time.Time `json:"until,omitzero"`
 	Reason string    `json:"reason,omitempty"`
 	// Own is the gate's state without the override, and OwnReason the reason for it.

@@ -87,8 +87,8 @@ type Overridden struct {
 	// decision.
 	State string
 	// Until is the time at which the override ends. Because is the user's reason. Both are
-	// empty if the gate keeps its state, because the override then ends only when the gate
-	// acts again.
+	// empty if the gate keeps its state, or would close but is not accepted: the override
+	// then ends only when the gate acts again.
 	Until   time.Time
 	Because string
 	// Own is the gate's own state on the node, without the override. OwnReason is its
@@ -100,7 +100,7 @@ type Overridden struct {
 	HeldBy string
 }
 
-// isKept reports whether the override stays in effect because the gate keeps its state.
+// isKept reports whether the override stays in effect until the gate acts again.
 func (o *Overridden) isKept() bool { return o.State != "" && o.Until.IsZero() }
 
 // masking is the part of a slot that concerns overrides.
@@ -216,6 +216,9 @@ func (d *decider) applyOverride(s *slot) {
 		return
 	}
 	v := s.verdict
+	if s.mask == "" && s.was == v1alpha1.StateOpen && v.After == v1alpha1.StateClosed && !s.gate.Accepted {
+		s.mask = v1alpha1.StateOpen // the gate's taint cannot be added, so the override stays in effect
+	}
 	o := &Overridden{State: s.mask, Own: v.After, OwnReason: v.Reason}
 	if s.after == nil && s.mask == v1alpha1.StateClosed {
 		s.after = d.newNonMemberRecord(s)
@@ -337,9 +340,7 @@ func (d *decider) unmaskRecord(s *slot) {
 		return
 	}
 	r.Since, r.OverrideSince = d.since(), s.wasSince
-	if r.Reclosed = true; s.gate.Accepted { // the node was in use
-		r.Taint = TaintText(s.gate.taint(true))
-	}
+	r.Reclosed, r.Taint = true, TaintText(s.gate.taint(true)) // the node was in use
 	if r.stopClock(); s.gate.Deadline.isSet() && d.Node.Silent() {
 		r.SilentSince = r.Since
 	}

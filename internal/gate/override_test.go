@@ -58,6 +58,11 @@ func TestOverrideOpens(t *testing.T) {
 		"ends, closeWhen":                          {overriddenOpen(bad).flag("cni", "holds"), "write [" + cniTaint + "] cni:Open>Closed(OverrideEnded) override=-/Closed"},
 		"ends, closeWhen, and the signals cleared": {overriddenOpen(bad), "write [] cni:Open>Open(SignalsCleared) override=-/Open"},
 		"ends, reopen Manual":                      {overriddenOpen(follower("cni", manual)), "write [" + cniTaint + "] cni:Open>Closed(OverrideEnded) blocked=ReopenedByHand override=-/Closed"},
+		"ends, not accepted":                       {overriddenOpen(aGate("cni", refused)), "[] cni:Open>Open(Overridden) override=Open/Closed"},
+		"ends by itself, not accepted":             {overriddenOpen(aGate("cni", refused)).override("cni", "Open", 0), "write [] cni:Open>Open(Overridden) override=Open/Closed withdrawn:cni"},
+		"ends, not accepted, and the signals hold": {overriddenOpen(aGate("cni", refused)).flag("cni", "holds"), "write [] cni:Open>Open(SignalsHold) override=-/Open"},
+		"ends, reopen Manual, not accepted":        {overriddenOpen(follower("cni", manual, refused)).flag("cni", "holds"), "[] cni:Open>Open(Overridden) override=Open/Closed"},
+		"turns to closed, not accepted":            {overriddenOpen(aGate("cni", refused)).override("cni", "Closed", time.Hour), "[] cni:Open>Open(Overridden) override=Open/Closed ignored:cni"},
 		"turns to closed":                          {overriddenOpen(cni).override("cni", "Closed", time.Hour), "write [" + cniTaint + "] cni:Open>Closed(OverrideEnded) blocked=Overridden override=Closed/Closed"},
 
 		"what was fought over": {aNode(cni).record("cni", "Closed", foughtOver).override("cni", "Open", time.Hour), "write [] cni:Closed>Open(Overridden) override=Open/Closed"},
