@@ -39,7 +39,8 @@ type Deadline struct {
 	// controller can replace the node. The type of the condition is
 	// deadline.nodegate.dev/<name of the gate>, its status is True and its reason is
 	// DeadlinePassed. The controller removes the condition when the gate opens, the
-	// node reboots, or the gate is paused, deleted or no longer selects the node.
+	// node reboots, the deadline is extended, or the gate is paused, deleted or no
+	// longer selects the node.
 	//
 	// At most as many of the gate's nodes in one zone have the condition at a time as
 	// budget.maxReclosed allows; the condition Overdue reports the nodes that wait.

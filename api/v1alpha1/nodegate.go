@@ -219,8 +219,8 @@ type NodeGateSpec struct {
 	// pods and restarts of nodegate do not affect it.
 	//
 	// When the deadline passes, the controller emits a Warning Event about the
-	// node. Until the gate opens or the node reboots, the condition Overdue is True
-	// and status.nodes.overdue counts the node.
+	// node. Until the gate opens, the node reboots or the deadline is extended, the
+	// condition Overdue is True and status.nodes.overdue counts the node.
 	// +optional
 	Deadline *Deadline `json:"deadline,omitempty"`
 

@@ -142,7 +142,7 @@ func (d *decider) passed(s *slot) bool {
 		until = Earliest(until, r.SilentSince)
 	}
 	had, lacks := r.Overdue, lacksPod(s.verdict.Readings)
-	if had && r.awaitsBoot() { // it passed before the node became unreachable
+	if had && r.awaitsBoot() && t.Open { // it opened the gate before the node became unreachable
 		return true
 	}
 	var next time.Time

@@ -86,6 +86,7 @@ func TestDeadlinePasses(t *testing.T) {
 		"closed late by the controller at birth":     {closed(ready(2*time.Hour), func(r *Record) { r.Reason = v1alpha1.ReasonBirth }).age(65 * time.Minute), time.Hour},
 		"overdue, even if the pod exists now":        {closed(podMissing(time.Minute), func(r *Record) { r.Overdue = true }).pod("g", "a", false), 0},
 		"overdue, then extended":                     {closed(ready(2*time.Hour), func(r *Record) { r.Overdue = true }), time.Hour},
+		"unreachable, overdue, then extended":        {closed(ready(2*time.Hour), func(r *Record) { r.Reason, r.Overdue = v1alpha1.ReasonNodeSilent, true }), time.Hour},
 		"the deadline is removed":                    {closed(aGate("g", waiting), func(r *Record) { r.Overdue, r.SilentSeconds = true, 5 }), -1},
 		"the signals hold, but not for long":         {closed(aGate("g", waiting, soaking(time.Hour), dueBy(0, time.Hour, false))).pod("g", "a", true), 0},
 	} {
@@ -136,8 +137,8 @@ func TestDeadlineOpens(t *testing.T) {
 	byDeadline := func(g Gate) *sim {
 		return aNode(g).ready("True").record("g", v1alpha1.StateOpen, func(r *Record) { r.Reason = lapsed })
 	}
-	carried := func(reason v1alpha1.Reason, boot string) *sim {
-		return aNode(opens()).closed("g").ready("True").record("g", v1alpha1.StateClosed, func(r *Record) {
+	carried := func(g Gate, reason v1alpha1.Reason, boot string) *sim {
+		return aNode(g).closed("g").ready("True").record("g", v1alpha1.StateClosed, func(r *Record) {
 			r.Reason, r.Since, r.Overdue, r.Boot = reason, epoch.Add(-time.Second), true, boot
 		})
 	}
@@ -160,9 +161,10 @@ func TestDeadlineOpens(t *testing.T) {
 		"a new boot ends it":                              {byDeadline(opens()).boot("b"), "write " + taint + "g:Open>Closed(Rebooted)"},
 		"unreachability closes it temporarily":            {byDeadline(opens()).ready("Unknown"), "write " + taint + "g:Open>Closed(NodeSilent) blocked=NodeSilent overdue"},
 		"a shutdown closes it temporarily":                {byDeadline(opens()).shuttingDown(true), "write " + taint + "g:Open>Closed(NodeShutdown) blocked=NodeShutdown overdue"},
-		"it is open again in the same boot":               {carried(v1alpha1.ReasonNodeSilent, "a"), "write [] g:Closed>Open(DeadlinePassed)"},
-		"it is open again when the shutdown is cancelled": {carried(shutdown, "a"), "write [] g:Closed>Open(DeadlinePassed)"},
-		"it is not open again in another boot":            {carried(shutdown, "z"), "write " + taint + "g:Closed>Closed(Rebooted)"},
+		"it is open again in the same boot":               {carried(opens(), v1alpha1.ReasonNodeSilent, "a"), "write [] g:Closed>Open(DeadlinePassed)"},
+		"it is open again when the shutdown is cancelled": {carried(opens(), shutdown, "a"), "write [] g:Closed>Open(DeadlinePassed)"},
+		"it is not open again in another boot":            {carried(opens(), shutdown, "z"), "write " + taint + "g:Closed>Closed(Rebooted)"},
+		"it opened, and then its action was changed":      {carried(aGate("g", dueBy(0, time.Hour, false)), v1alpha1.ReasonNodeSilent, "a"), "write " + taint + "g:Closed>Closed(NodeSilent)"},
 		"action KeepClosed":                               {overdue(aGate("g", dueBy(0, time.Hour, false))), "write " + taint + "g:Closed>Closed(Birth) overdue passed"},
 	})
 }

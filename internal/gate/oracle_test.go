@@ -260,7 +260,7 @@ func (m *memory) expire(s *sim, g *Gate) {
 	set := t.Ready > 0 || t.PodMissing > 0
 	m.overdue = t.Ready > 0 && m.run >= t.Ready ||
 		t.PodMissing > 0 && m.run >= t.PodMissing && (lacks || m.overdue) ||
-		set && m.overdue && m.away
+		set && t.Open && m.overdue && m.away
 	if m.overdue && t.Open && !n.Silent() && !n.ShuttingDown && !beingSetUp(n.Taints) {
 		if m.holds(s, g.Name) {
 			*m = memory{taint: TaintText(g.Taint), boot: bootToRemember(s, g), mask: m.mask}
