@@ -344,8 +344,8 @@ func (d *decider) unmaskRecord(s *slot) {
 	if r.stopClock(); s.gate.Deadline.isSet() && d.Node.Silent() {
 		r.SilentSince = r.Since
 	}
-	if r.Reason == v1alpha1.ReasonBirth {
-		r.Reason = v1alpha1.ReasonOverrideEnded // the gate closes now, not at birth
+	if r.Reason == v1alpha1.ReasonBirth || r.Reason == v1alpha1.ReasonAdopted {
+		r.Reason = v1alpha1.ReasonOverrideEnded // it closes now, not at birth or at an unknown time
 	}
 }
 

@@ -252,14 +252,17 @@ func TestBypassOfAnOverriddenGate(t *testing.T) {
 	}
 }
 
-// The minimum closed time starts when the override ends.
+// The minimum closed time starts when the override ends, also if it was unknown before how
+// long the node had carried the taint.
 func TestMinClosedAfterAnOverride(t *testing.T) {
-	s := aNode(aGate("cni", closedForAtLeast(10*time.Minute))).closed("cni").override("cni", "Open", time.Minute)
-	s.run(t)
-	s.after(time.Minute).run(t)
-	s.flag("cni", "holds").after(10*time.Minute - time.Second)
-	if got, want := show(s.run(t)), "["+cniTaint+"] cni:Closed>Closed(OverrideEnded) blocked=MinClosed"; got != want {
-		t.Errorf("\n got %s\nwant %s", got, want)
+	for _, reason := range []v1alpha1.Reason{v1alpha1.ReasonBirth, v1alpha1.ReasonAdopted} {
+		s := aNode(aGate("cni", closedForAtLeast(10*time.Minute))).closed("cni").override("cni", "Open", time.Minute)
+		s.record("cni", v1alpha1.StateClosed, func(r *Record) { r.Reason = reason }).run(t)
+		s.after(time.Minute).run(t)
+		s.flag("cni", "holds").after(10*time.Minute - time.Second)
+		if got, want := show(s.run(t)), "["+cniTaint+"] cni:Closed>Closed(OverrideEnded) blocked=MinClosed"; got != want {
+			t.Errorf("%s:\n got %s\nwant %s", reason, got, want)
+		}
 	}
 }
 
