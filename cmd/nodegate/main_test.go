@@ -119,6 +119,8 @@ func TestMistakes(t *testing.T) {
 		"bad webhook port":       {controller("--birth=webhook", "--webhook-bind-address=:x"), []string{"--webhook-bind-address", `"x"`}},
 		"release: no nodes":      {[]string{"release"}, []string{"specify either node names or --all"}},
 		"release: nodes and all": {[]string{"release", "--all", "n1"}, []string{"specify either node names or --all"}},
+		"release: no gate":       {[]string{"release", "--all", "--gate="}, []string{"--gate contains an empty gate name"}},
+		"release: empty gate":    {[]string{"release", "n1", "--gate=a,"}, []string{"--gate contains an empty gate name"}},
 		"release: dry run":       {[]string{"release", "--all", "--dry-run=yes"}, []string{"--dry-run=yes", "none, client or server"}},
 		"release: control code":  {[]string{"release", "--all", "--dry-run=\x1b[2J"}, []string{`--dry-run=\x1b[2J: use`}},
 		"release: no listener":   {[]string{"release", "--all", "--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))}, []string{"connection refused"}},

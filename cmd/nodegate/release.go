@@ -48,6 +48,9 @@ func newReleaseCommand() *cobra.Command {
 			if len(args) > 0 == all {
 				return errors.New("specify either node names or --all")
 			}
+			if err := release.CheckGates(cmd.Flags().Changed("gate"), o.Gates); err != nil {
+				return err
+			}
 			if o.DryRun, err = release.ParseDryRun(dryRun); err != nil {
 				return err
 			}

@@ -41,10 +41,10 @@ func newRelease(c *connection) *cobra.Command {
 			"or was interrupted.",
 		Example: "  kubectl gate release --all --dry-run=client\n  kubectl gate release ip-10-0-3-17\n  kubectl gate release --gate cilium",
 		Args: func(cmd *cobra.Command, args []string) error {
-			empty := len(what.Gates) == 0 || slices.Contains(what.Gates, "")
+			if err := release.CheckGates(cmd.Flags().Changed("gate"), what.Gates); err != nil {
+				return err
+			}
 			switch {
-			case empty && cmd.Flags().Changed("gate"):
-				return errNoGate
 			case all && len(args) > 0:
 				return errors.New("specify either node names or --all")
 			case !all && len(args)+len(what.Gates) == 0:
@@ -91,10 +91,6 @@ func (c *connection) printRelease(o *output, report *release.Report) error {
 	}
 	return o.print(c.streams.Out, report, text)
 }
-
-// errNoGate is returned for an empty gate name, such as that of an unset variable in a
-// script. It must not select all gates.
-var errNoGate = errors.New("--gate contains an empty gate name")
 
 // warnUnknownGates warns about named gates that neither exist nor have left anything on
 // a node. This is not an error: they may be gone because the release is run again.

@@ -18,6 +18,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/kube/write"
+	"github.com/nodegate/nodegate/internal/release"
 	"github.com/nodegate/nodegate/internal/tolerate"
 )
 
@@ -53,8 +54,8 @@ func newTolerate(c *connection) *cobra.Command {
 			"failed before changing anything.",
 		Example: "  kubectl gate tolerate --all --dry-run=server\n  kubectl gate tolerate kube-system/agent\n  kubectl gate tolerate --gate required-daemonsets",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(f.gates) == 0 && cmd.Flags().Changed("gate") {
-				return errNoGate
+			if err := release.CheckGates(cmd.Flags().Changed("gate"), f.gates); err != nil {
+				return err
 			}
 			return f.check(args)
 		},
@@ -84,8 +85,6 @@ func (f *tolerateFlags) check(args []string) error {
 		return errors.New("--all selects all DaemonSets of all gates: remove it, or the names")
 	case !f.all && len(args)+len(f.gates) == 0:
 		return errors.New("specify DaemonSets as NAMESPACE/NAME, or --gate, or --all")
-	case slices.Contains(f.gates, ""):
-		return errNoGate
 	}
 	if err := f.dryRun.check(); err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/printer"
+	"github.com/nodegate/nodegate/internal/release"
 	"github.com/nodegate/nodegate/internal/wait"
 )
 
@@ -45,7 +46,7 @@ func newWait(c *connection) *cobra.Command {
 		ValidArgsFunction: c.nodeNames,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.Flags().Changed("gate") && f.gate == "" {
-				return errNoGate
+				return release.ErrNoGate
 			}
 			return f.check(args)
 		},

@@ -91,6 +91,18 @@ type Options struct {
 	Progress func(done, of int)
 }
 
+// ErrNoGate is returned for an empty gate name, such as that of an unset variable in a
+// script. It must not select all gates.
+var ErrNoGate = errors.New("--gate contains an empty gate name")
+
+// CheckGates checks the value of a flag --gate. set specifies whether the flag is used.
+func CheckGates(set bool, names []string) error {
+	if set && (len(names) == 0 || slices.Contains(names, "")) {
+		return ErrNoGate
+	}
+	return nil
+}
+
 // names reports whether a gate is to be released.
 func (o *Options) names(name string) bool {
 	return len(o.Gates) == 0 || slices.Contains(o.Gates, name)
