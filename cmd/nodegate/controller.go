@@ -164,7 +164,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 			return nil, errors.New("not in a cluster: use --kubeconfig")
 		}
 	} else {
-		config, err = clientcmd.BuildConfigFromFlags("", kubeconfig)
+		config, err = fileConfig(kubeconfig)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig: %w", err)
@@ -173,4 +173,19 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	config.UserAgent = "nodegate"
 	config.Wrap(boundBuffers)
 	return config, nil
+}
+
+// fileConfig returns the client configuration of the current context of a kubeconfig. If there is none,
+// it returns an error: clientcmd.BuildConfigFromFlags would use the cluster of the pod in which it runs.
+func fileConfig(path string) (*rest.Config, error) {
+	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
+	kubeconfig, err := rules.Load()
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.NewNonInteractiveClientConfig(*kubeconfig, "", &clientcmd.ConfigOverrides{}, rules).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, fmt.Errorf("no context is selected, or its cluster has no server: check current-context in %s", path)
+	}
+	return config, err
 }

@@ -113,6 +113,8 @@ func TestMistakes(t *testing.T) {
 		"kubeconfig is a folder": {controller("--kubeconfig=" + t.TempDir()), []string{"reading kubeconfig", "directory"}},
 		"kubeconfig is empty":    {controller("--kubeconfig=" + file(t, "")), []string{"reading kubeconfig"}},
 		"kubeconfig is invalid":  {controller("--kubeconfig=" + file(t, "{{{")), []string{"reading kubeconfig"}},
+		"no context":             {controller("--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "current-context: c", "preferences: {}"))), []string{"no context is selected", "current-context"}},
+		"unknown context":        {controller("--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "current-context: c", "current-context: other"))), []string{"reading kubeconfig", "other"}},
 		"no listener":            {controller("--kubeconfig=" + file(t, strings.ReplaceAll(kubeconfig, "SERVER", server))), []string{server, "connection refused"}},
 		"unknown birth":          {controller("--birth=magic"), []string{`"magic"`, `"policy"`, `"webhook"`}},
 		"bad webhook address":    {controller("--birth=webhook", "--webhook-bind-address=9443"), []string{"--webhook-bind-address", "9443"}},
@@ -142,6 +144,18 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("status %d, output %q; want 1 and nothing", status, stdout)
 			}
 		})
+	}
+}
+
+// Paths in a kubeconfig are relative to its directory.
+func TestPathsInKubeconfig(t *testing.T) {
+	path := file(t, strings.ReplaceAll(kubeconfig, `"https://SERVER"`, `"https://SERVER", certificate-authority: ca.crt`))
+	want := filepath.Join(filepath.Dir(path), "ca.crt")
+	if err := os.WriteFile(want, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if config, err := restConfig(path); err != nil || config.CAFile != want {
+		t.Errorf("the configuration is %+v, want CA file %s: %v", config, want, err)
 	}
 }
 

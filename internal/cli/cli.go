@@ -8,10 +8,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/convert"
 	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/version"
@@ -59,7 +57,7 @@ func Command() *cobra.Command {
 }
 
 func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
-	c := &connection{genericclioptions.NewConfigFlags(true), streams}
+	c := newConnection(streams)
 	root := &cobra.Command{
 		Use:         "kubectl-gate",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gate"},
@@ -72,9 +70,7 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
 	root.SetErr(streams.ErrOut)
-	*c.Timeout = requestTimeout
-	c.AddFlags(root.PersistentFlags())
-	root.PersistentFlags().Lookup("namespace").Usage = "The namespace in which nodegate is installed (default " + v1alpha1.DefaultNamespace + ")"
+	c.addConnectionFlags(root.PersistentFlags())
 	c.addVerbs(root)
 	return root
 }

@@ -11,14 +11,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/nodegate/nodegate/internal/cli/clitest"
 )
@@ -27,7 +31,13 @@ import (
 // standard output and its standard error.
 func run(t *testing.T, args ...string) (status int, out, err string) {
 	t.Helper()
-	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	return runWith(t, filepath.Join(t.TempDir(), "none"), args...)
+}
+
+// runWith does the same with a kubeconfig.
+func runWith(t *testing.T, kubeconfig string, args ...string) (status int, out, err string) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", kubeconfig)
 	var o, e bytes.Buffer
 	status = Execute(t.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &o, ErrOut: &e}, args)
 	return status, o.String(), e.String()
@@ -97,6 +107,57 @@ func TestWithoutAKubeconfig(t *testing.T) {
 		if status != exitError || out != "" || !strings.HasPrefix(err, "error: no cluster is configured") || strings.Count(err, "\n") != 1 {
 			t.Errorf("%s: exit status %d:\n%s%s", args, status, out, err)
 		}
+	}
+}
+
+// If the kubeconfig does not specify which cluster to use, no verb contacts another one: neither the
+// default address of client-go nor, in a pod, the pod's own cluster.
+func TestWithoutAContext(t *testing.T) {
+	server := newAPIServer(t, smallCluster())
+	config := func(more string) string {
+		path := filepath.Join(t.TempDir(), "config")
+		text := "{apiVersion: v1, kind: Config, clusters: [{name: c, cluster: {server: " + server.URL + "}}, {name: empty, cluster: {}}],\n" +
+			"contexts: [{name: good, context: {cluster: c}}, {name: bad, context: {cluster: gone}}, {name: empty, context: {cluster: empty}}]" + more + "}"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	for _, c := range []struct{ more, flags, want string }{
+		{"", "", "error: no context is selected"},
+		{"", "--kubeconfig=" + config(""), "error: no context is selected"},
+		{"", "--kubeconfig=" + os.DevNull, "error: no context is selected"},
+		{"", "--cluster=empty", `error: the kubeconfig contains no API server for context "", cluster "empty"`},
+		{"", "--context=bad", `error: the kubeconfig contains no API server for context "bad", cluster "gone"`},
+		{", current-context: empty", "", `error: the kubeconfig contains no API server for context "empty", cluster "empty"`},
+		{", current-context: other", "", "error: reading the kubeconfig"},
+		{"", "--context=good", ""},
+		{"", "--cluster=c", ""},
+		{"", "--server=" + server.URL, ""},
+		{", current-context: good", "", ""},
+	} {
+		for _, verb := range []string{"status", "release --all --dry-run=client", "uninstall --dry-run=client"} {
+			status, out, err := runWith(t, config(c.more), strings.Fields(verb+" "+c.flags)...)
+			if failed := status == exitError; failed != (c.want != "") || failed && (out != "" || !strings.HasPrefix(err, c.want) || strings.Count(err, "\n") != 1) {
+				t.Errorf("%s %s with a kubeconfig with %q: exit status %d, want %q:\n%s%s", verb, c.flags, c.more, status, c.want, out, err)
+			}
+		}
+	}
+}
+
+// Without a kubeconfig and flags, the configuration is client-go's default. Only then does client-go
+// use the configuration of the pod in which it runs.
+func TestDefaultConfiguration(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	c := newConnection(genericiooptions.NewTestIOStreamsDiscard())
+	c.addConnectionFlags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	got, err := c.ToRESTConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := clientcmd.DefaultClientConfig.ClientConfig()
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("the configuration is\n%+v, want\n%+v: %v", got, want, err)
 	}
 }
 

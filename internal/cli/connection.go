@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/kube/read"
@@ -20,6 +22,9 @@ import (
 type connection struct {
 	*genericclioptions.ConfigFlags
 	streams genericiooptions.IOStreams
+	// timeout is the value of --request-timeout. It is not a field of ConfigFlags, because client-go uses
+	// the cluster of the pod in which it runs only if the configuration is otherwise the default.
+	timeout string
 }
 
 // requestTimeout is the default of --request-timeout, the timeout of a single request.
@@ -28,21 +33,60 @@ const requestTimeout = "15s"
 // fallbackHost is the API server that client-go uses if none is configured.
 const fallbackHost = "http://localhost:8080"
 
+func newConnection(streams genericiooptions.IOStreams) *connection {
+	c := &connection{ConfigFlags: genericclioptions.NewConfigFlags(true), streams: streams}
+	c.Timeout = nil
+	return c
+}
+
+func (c *connection) addConnectionFlags(flags *pflag.FlagSet) {
+	c.AddFlags(flags)
+	flags.StringVar(&c.timeout, "request-timeout", requestTimeout, "The length of time to wait before giving up on a single server request. "+
+		"Non-zero values should contain a corresponding time unit (e.g. 1s, 2m, 3h). A value of zero means don't timeout requests.")
+	flags.Lookup("namespace").Usage = "The namespace in which nodegate is installed (default " + v1alpha1.DefaultNamespace + ")"
+}
+
 // config returns the client configuration for the cluster that the flags specify.
 func (c *connection) config() (*rest.Config, error) {
 	config, err := c.ToRESTConfig()
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	if raw, err := c.ToRawKubeConfigLoader().RawConfig(); config.Host == fallbackHost && *c.APIServer == "" && err == nil && len(raw.Clusters) == 0 {
-		return nil, errors.New("no cluster is configured: no kubeconfig was found; set --kubeconfig or the environment variable KUBECONFIG")
+	raw, err := c.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
 	}
-	// Inside a pod, client-go does not apply the flag.
-	if config.Timeout, err = clientcmd.ParseTimeout(*c.Timeout); err != nil {
+	if err := c.checkCluster(&raw, config.Host); err != nil {
+		return nil, err
+	}
+	if config.Timeout, err = clientcmd.ParseTimeout(c.timeout); err != nil {
 		return nil, fmt.Errorf("reading --request-timeout: %w", err)
 	}
 	config.WarningHandler = rest.NoWarnings{}
 	return config, nil
+}
+
+// checkCluster returns an error if neither the flags nor the kubeconfig specify an API server. client-go
+// would then contact another one: that of the pod in which it runs, or its default, host. Only without a
+// kubeconfig, that of the pod is intended.
+func (c *connection) checkCluster(kubeconfig *clientcmdapi.Config, host string) error {
+	contextName, clusterName := cmp.Or(*c.Context, kubeconfig.CurrentContext), *c.ClusterName
+	if selected := kubeconfig.Contexts[contextName]; selected != nil {
+		clusterName = cmp.Or(clusterName, selected.Cluster)
+	}
+	cluster := kubeconfig.Clusters[clusterName]
+	switch {
+	case *c.APIServer != "", cluster != nil && cluster.Server != "":
+		return nil
+	case *c.KubeConfig == "" && clientcmdapi.IsConfigEmpty(kubeconfig):
+		if host == fallbackHost {
+			return errors.New("no cluster is configured: no kubeconfig was found; set --kubeconfig or the environment variable KUBECONFIG")
+		}
+		return nil
+	case contextName == "" && clusterName == "":
+		return errors.New("no context is selected: the kubeconfig has no current-context; use --context, or 'kubectl config use-context'")
+	}
+	return fmt.Errorf("the kubeconfig contains no API server for context %q, cluster %q", contextName, clusterName)
 }
 
 // reader returns a reader for the cluster that the flags specify.
