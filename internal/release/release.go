@@ -259,7 +259,11 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 		}
 		return r.isFinal(&last), nil
 	}) // its error is less specific than last
-	if last != nil {
+	switch {
+	case last == nil:
+	case written:
+		out.Error = "everything except conditions was removed: " + last.Error()
+	default:
 		return &Node{Node: name, Error: last.Error()}
 	}
 	return out

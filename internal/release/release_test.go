@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
@@ -117,12 +118,32 @@ func released(name string) Node {
 	return Node{Node: name, Gates: []string{"g"}, Taints: []string{"a/a:NoSchedule"}}
 }
 
+// partly returns the result for a node whose conditions could not be removed.
+func partly(name, err string) Node {
+	n := released(name)
+	n.Error = "everything except conditions was removed: " + err
+	return n
+}
+
+func withCondition(n *gate.Node) *gate.Node {
+	n.Conditions = []gate.Condition{{Type: v1alpha1.DeadlineConditionPrefix + "g", Status: corev1.ConditionTrue}}
+	return n
+}
+
 func TestRelease(t *testing.T) {
 	garbled := &gate.Node{Name: "n2", Taints: []corev1.Taint{taintA}, Records: map[string]string{"g": "garbage"}}
 	busy := &apierrors.StatusError{ErrStatus: metav1.Status{Message: "busy", Reason: metav1.StatusReasonTooManyRequests}}
 	onN1 := func(tries int, err error) func(string, int) error {
 		return func(name string, try int) error {
 			if name == "n1" && try <= tries {
+				return err
+			}
+			return nil
+		}
+	}
+	onSecond := func(err error) func(string, int) error {
+		return func(_ string, try int) error {
+			if try == 2 {
 				return err
 			}
 			return nil
@@ -145,6 +166,8 @@ func TestRelease(t *testing.T) {
 		"the node is deleted meanwhile": {nodes: []*gate.Node{closedNode("n1"), closedNode("n2")}, before: onN1(9, apierrors.NewNotFound(corev1.Resource("nodes"), "n1")), want: []Node{released("n1"), released("n2")}, writes: 1},
 		"a write is denied":             {nodes: []*gate.Node{closedNode("n1"), closedNode("n2")}, before: onN1(9, write.ErrDenied), want: []Node{{Node: "n1", Error: "patching node n1: the API server denied the write"}, released("n2")}, writes: 1},
 		"a node keeps changing":         {nodes: []*gate.Node{closedNode("n1")}, before: onN1(9, write.ErrConflict), want: []Node{{Node: "n1", Error: "patching node n1: the node has changed since it was read"}}},
+		"a second write is denied":      {nodes: []*gate.Node{withCondition(closedNode("n1"))}, before: onSecond(write.ErrDenied), want: []Node{partly("n1", "patching node n1: the API server denied the write")}, writes: 1},
+		"a second write fails once":     {nodes: []*gate.Node{withCondition(closedNode("n1"))}, before: onSecond(busy), want: []Node{released("n1")}, writes: 2},
 		"an unreadable record":          {nodes: []*gate.Node{closedNode("n1"), garbled}, want: []Node{released("n1"), {Node: "n2", Kept: []string{"g"}}}, writes: 1},
 	}
 	for name, test := range tests {
@@ -296,17 +319,20 @@ func TestReportText(t *testing.T) {
 		{Node: "b", Gates: []string{"g"}},
 		{Node: "c", Kept: []string{"g"}},
 		{Node: "d", Error: "patching node d: denied"},
+		partly("e", "patching node e: denied"),
 	}, Remarks: []string{"a remark"}}
 	const want = `node/a released from g, h: taints a/a:NoSchedule, b/b=x:NoExecute removed (server dry run)
 node/b released from g (server dry run)
+node/e released from g: taint a/a:NoSchedule removed (server dry run)
 node/c still has an unreadable record and a taint that may belong to it: determine the gate's taint, remove it, and then remove the record: kubectl annotate node c gate.nodegate.dev/g-
 node/d not released: patching node d: denied
+node/e not completely released: everything except conditions was removed: patching node e: denied
 Note: a remark.
 `
 	if diff := cmp.Diff(want, report.Text()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if report.Complete() || report.Names() != "node/a\nnode/b\n" {
+	if report.Complete() || report.Names() != "node/a\nnode/b\nnode/e\n" || report.released() != 3 {
 		t.Errorf("complete: %t, names %q", report.Complete(), report.Names())
 	}
 	if got := (&Report{}).Text(); got != "No node has anything to release.\n" {

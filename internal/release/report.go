@@ -37,7 +37,8 @@ type Node struct {
 	// Kept are the gates whose records were not removed, because they are unreadable and
 	// a taint on the node may belong to them.
 	Kept []string `json:"kept,omitempty"`
-	// Error is the reason why nothing was removed.
+	// Error is the reason why nothing was removed or, if there are Gates, why their conditions
+	// were not removed.
 	Error string `json:"error,omitempty"`
 }
 
@@ -83,6 +84,8 @@ func (r *Report) Text() string {
 	}
 	for i := range r.Nodes {
 		switch n := &r.Nodes[i]; {
+		case n.Error != "" && len(n.Gates) > 0:
+			line("node/%s not completely released: %s", n.Node, n.Error)
 		case n.Error != "":
 			line("node/%s not released: %s", n.Node, n.Error)
 		case len(n.Kept) > 0:
