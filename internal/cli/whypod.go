@@ -70,15 +70,16 @@ func (w workload) explain(ctx context.Context, reader *read.Reader) (*pending.Ex
 		return pending.Of(f), nil
 	}
 	declared, installed, err := declaredGates(ctx, reader)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case !installed:
-		return nil, errNotInstalled
 	}
 	f.Gates = gateset.Reported(declared)
 	if err := readFleet(ctx, reader, f); err != nil {
 		return nil, err
+	}
+	recorded := func(n pending.Node) bool { return len(n.Facts.Node.Records) > 0 }
+	if !installed && !slices.ContainsFunc(f.Nodes, recorded) {
+		return nil, fmt.Errorf("%w, and no node has a gate record", errNotInstalled)
 	}
 	return pending.Of(f), nil
 }

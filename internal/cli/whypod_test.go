@@ -5,6 +5,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,5 +54,27 @@ metadata:
 				t.Errorf("usually %+v, expected one: %v", usual, c.usual)
 			}
 		})
+	}
+}
+
+// Without NodeGates, the records of gates from files are explained.
+func TestWhyPodWithoutNodeGates(t *testing.T) {
+	bare, _, _ := strings.Cut(heldNode, "  annotations:")
+	const ready = "status: {allocatable: {pods: 110}}"
+	for _, c := range []struct {
+		node   string
+		status int
+		want   string
+	}{
+		{strings.Replace(heldNode, `"crd"`, `"files"`, 1) + ready, exitNo, "agent"},
+		{bare + ready, exitError, "error: nodegate is not installed: the API server does not serve NodeGates, and no node has a gate record\n"},
+	} {
+		objects := smallCluster()
+		delete(objects, gatesPath)
+		objects[nodesPath] = list("v1", "NodeList", c.node)
+		objects["/api/v1/namespaces/web/pods/p"] = "apiVersion: v1\nkind: Pod\nmetadata: {namespace: web, name: p, uid: p}\nspec: {containers: [{name: a}]}\n"
+		if status, out, err := newAPIServer(t, objects).run(t, "why", "pod/web/p"); status != c.status || !strings.Contains(out+err, c.want) {
+			t.Errorf("exit status %d, want %d and %q:\n%s%s", status, c.status, c.want, out, err)
+		}
 	}
 }
