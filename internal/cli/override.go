@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"slices"
@@ -186,24 +187,32 @@ func (s *overrider) read(ctx context.Context, namespace string, args []string) (
 	if s.gates.Declared[s.gate] != nil {
 		return nodes, nil
 	}
-	known := namesOf(declared)
+	return nodes, s.checkUndeclared(ctx, nodes, namesOf(declared), installed)
+}
+
+// checkUndeclared returns an error if a gate that is not declared has no record on any node. If it
+// has one, it may be declared in a file, which only the controller reads.
+func (s *overrider) checkUndeclared(ctx context.Context, nodes []corev1.Node, known []string, installed bool) error {
 	for i := range nodes {
-		_, recorded := nodes[i].Annotations[v1alpha1.RecordAnnotationPrefix+s.gate]
-		_, overridden := nodes[i].Annotations[v1alpha1.OverrideAnnotationPrefix+s.gate]
-		if recorded || overridden && s.state == "" {
-			return nodes, nil
+		if _, overridden := nodes[i].Annotations[v1alpha1.OverrideAnnotationPrefix+s.gate]; overridden && s.state == "" {
+			return nil
 		}
-		for key := range nodes[i].Annotations {
-			if name, isRecord := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); isRecord {
-				known = append(known, name)
-			}
+		known = slices.AppendSeq(known, maps.Keys(read.NodeFacts(&nodes[i]).Records))
+	}
+	if !slices.Contains(known, s.gate) {
+		others, _ := s.reader.NodeMetadata(ctx, read.NodeSelection{}) // without permission to list nodes, the gate counts as unknown
+		for _, n := range others {
+			known = slices.AppendSeq(known, maps.Keys(n.Records))
 		}
 	}
-	if !installed && len(known) == 0 {
-		return nil, fmt.Errorf("%w, and the nodes have no gate records", errNotInstalled)
+	switch {
+	case slices.Contains(known, s.gate):
+		return nil
+	case !installed && len(known) == 0:
+		return fmt.Errorf("%w, and the nodes have no gate records", errNotInstalled)
 	}
 	slices.Sort(known)
-	return nil, noSuchGate(s.gate, slices.Compact(known))
+	return noSuchGate(s.gate, slices.Compact(known))
 }
 
 func (s *overrider) readNodes(ctx context.Context, args []string) ([]corev1.Node, error) {
@@ -264,9 +273,10 @@ func (s *overrider) change(ctx context.Context, node *corev1.Node) (OverriddenNo
 }
 
 // changeHelp is the part of the help text that open, close and reset have in common.
-const changeHelp = "Required permissions: get and patch nodes, and list them with -l; list nodegates.nodegate.dev; the verb 'override' on\n" +
-	"nodegates.nodegate.dev, unless the command only removes a taint. If permitted, the command reads the Lease nodegate\n" +
-	"in nodegate's namespace (--namespace, default " + v1alpha1.DefaultNamespace + ") to check whether a controller is running.\n\n" +
+const changeHelp = "Required permissions: get and patch nodes, and list them with -l, or if a gate from a file has no record on them; list\n" +
+	"nodegates.nodegate.dev; the verb 'override' on nodegates.nodegate.dev, unless the command only removes a taint. If\n" +
+	"permitted, the command reads the Lease nodegate in nodegate's namespace (--namespace, default " + v1alpha1.DefaultNamespace + ") to\n" +
+	"check whether a controller is running.\n\n" +
 	"Nodes are changed one after the other, with one patch each, until a change fails. Nothing is changed if a node or the\n" +
 	"gate does not exist. If a change has no effect, the command prints a warning to standard error and still makes it.\n\n" +
 	"The exit status is 0 if all nodes were changed as requested or needed no change, and 2 otherwise."

@@ -201,3 +201,33 @@ func TestSteerRefusesBadInput(t *testing.T) {
 		})
 	}
 }
+
+// fileGate is the cluster of smallCluster with a node n2 on which gate f from a file is open.
+func fileGate(served bool) map[string]string {
+	objects := smallCluster()
+	node := strings.NewReplacer("n1", "n2", "gate.nodegate.dev/agent", "gate.nodegate.dev/f", `"crd"`, `"files"`).Replace(heldNode)
+	objects[nodesPath], objects[nodesPath+"/n2"] = list("v1", "NodeList", heldNode, node), node
+	if !served {
+		delete(objects, gatesPath)
+	}
+	return objects
+}
+
+// A gate from a file can be overridden on a node that is not a member of it. That it exists
+// follows from the records on other nodes.
+func TestOverrideOfAFileGate(t *testing.T) {
+	for _, served := range []bool{true, false} {
+		a := newAPIServer(t, fileGate(served))
+		code, out, err := a.run(t, "close", "n1", "--gate=f", "--for=1h", "--reason=x")
+		if code != exitYes || !strings.Contains(err, "is declared in a file of the controller") || len(a.written()) != 1 {
+			t.Errorf("exit status %d:\n%s%s", code, out, err)
+		}
+		if code, out, err = a.run(t, "close", "n1", "--gate=ff", "--for=1h", "--reason=x"); code != exitError || !strings.Contains(err, `gate "ff" not found; did you mean f?`) {
+			t.Errorf("an unknown gate: exit status %d:\n%s%s", code, out, err)
+		}
+		a.forbid(nodesPath)
+		if code, out, err = a.run(t, "close", "n1", "--gate=f", "--for=1h", "--reason=x"); code != exitError || !strings.Contains(err, `gate "f" not found`) {
+			t.Errorf("without permission to list nodes: exit status %d:\n%s%s", code, out, err)
+		}
+	}
+}
