@@ -207,12 +207,13 @@ func (w *waiter) follow(ctx, bounded context.Context, reader *read.Reader, selec
 }
 
 // checkGate returns an error if the gate is neither declared nor has a record on any of
-// the nodes, or if NodeGates are not served and the nodes have no records.
+// the nodes, or if NodeGates are not served and the nodes have no records. It returns nil while none
+// of the nodes exists.
 func (w *waiter) checkGate() error {
 	if !w.installed && w.tracker.NoRecords() {
 		return fmt.Errorf("%w, and the nodes have no gate records", errNotInstalled)
 	}
-	if w.gate == "" {
+	if w.gate == "" || !w.tracker.HasNodes() { // a gate from a file is known only from records
 		return nil
 	}
 	return checkGateNames([]string{w.gate}, w.tracker.Gates())

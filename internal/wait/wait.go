@@ -136,10 +136,13 @@ func (t *Tracker) nodeState(n *gate.Node, now time.Time) (node state, closed boo
 }
 
 // Met reports whether there are nodes and all of them are in the desired state.
-func (t *Tracker) Met() bool { return t.started && len(t.unmet) == 0 && len(t.nodes) > 0 }
+func (t *Tracker) Met() bool { return t.started && len(t.unmet) == 0 && t.HasNodes() }
 
 // Started reports whether the nodes have been read.
 func (t *Tracker) Started() bool { return t.started }
+
+// HasNodes reports whether any of the nodes exists.
+func (t *Tracker) HasNodes() bool { return len(t.nodes) > 0 }
 
 // NoRecords reports whether there are nodes, and none of them has a gate record.
 func (t *Tracker) NoRecords() bool {
@@ -148,7 +151,7 @@ func (t *Tracker) NoRecords() bool {
 			return false
 		}
 	}
-	return len(t.nodes) > 0
+	return t.HasNodes()
 }
 
 // Gates returns the sorted names of the declared gates and of those that have a record on
