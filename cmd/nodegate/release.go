@@ -40,7 +40,8 @@ func newReleaseCommand() *cobra.Command {
 		Long: "Remove from nodes the taints that gates' records contain, the records themselves and the overrides. Nothing else is\n" +
 			"changed. The command depends on the nodes only: it needs no controller, CRD or kubectl. Required permissions: get,\n" +
 			"list and patch nodes; patch nodes/status, if gates have published conditions; while nodegate's policies are\n" +
-			"installed, override nodegates.nodegate.dev.\n\n" +
+			"installed, override nodegates.nodegate.dev; list nodegates.nodegate.dev and get the Lease nodegate, unless --force is\n" +
+			"used.\n\n" +
 			"While nodegate is running, the command rejects gates that exist, because they would close again: delete the gates\n" +
 			"instead. It can be interrupted and run again. 'kubectl gate release' is the same with all flags of kubectl.",
 		Example: "  nodegate release --all --kubeconfig admin.kubeconfig --dry-run=client\n  nodegate release --all --gate cilium",

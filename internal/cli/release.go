@@ -32,8 +32,9 @@ func newRelease(c *connection) *cobra.Command {
 			"and whose controller no longer exists either: it depends on the nodes only, and works if the controller, the CRD and\n" +
 			"the policies are gone. 'kubectl gate uninstall' removes those, too, and releases all nodes.\n\n" +
 			"Required permissions: get, list and patch nodes; patch nodes/status, if gates have published conditions; while\n" +
-			"nodegate's policies are installed, override nodegates.nodegate.dev. The command does not ask for confirmation: see\n" +
-			"--dry-run. It can be interrupted and run again.\n\n" +
+			"nodegate's policies are installed, override nodegates.nodegate.dev; list nodegates.nodegate.dev and get the Lease\n" +
+			"nodegate, unless --force is used. The command does not ask for confirmation: see --dry-run. It can be interrupted and\n" +
+			"run again.\n\n" +
 			"While nodegate is running (its Lease is looked up in the namespace of -n, default " + v1alpha1.DefaultNamespace + "), gates that\n" +
 			"exist are not released without --force. Delete these gates, which opens them on all nodes, or override them on some\n" +
 			"nodes for a limited time.\n\n" +

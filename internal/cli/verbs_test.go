@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/nodegate/nodegate/internal/cli/clitest"
 )
@@ -263,6 +264,38 @@ func TestThePageHasEveryVerb(t *testing.T) {
 		if v.Name() != "convert" && !row.MatchString(rights) { // it does not use a cluster
 			t.Errorf("the page has no permissions of %s", v.Name())
 		}
+	}
+}
+
+// The help of release and its page contain the permissions without which it always refuses.
+func TestPermissionsOfRelease(t *testing.T) {
+	page, err := os.ReadFile("../../docs/kubectl-gate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rights, _ := strings.Cut(string(page), "\n## Required permissions\n")
+	_, row, _ := strings.Cut(rights, "\n| `release` |")
+	row, _, _ = strings.Cut(row, "\n")
+	if !strings.Contains(row, "list gates and get the lease, unless `--force` is used") {
+		t.Errorf("the page does not contain them: %s", row)
+	}
+	help := strings.Join(strings.Fields(newRelease(newConnection(genericiooptions.NewTestIOStreamsDiscard())).Long), " ")
+	if !strings.Contains(help, "list nodegates.nodegate.dev and get the Lease nodegate, unless --force is used") {
+		t.Errorf("the help does not contain them:\n%s", help)
+	}
+	a := newAPIServer(t, smallCluster())
+	a.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+		refused := r.URL.Path != nodesPath && r.URL.Path != nodesPath+"/n1"
+		if refused {
+			refusal(w, http.StatusForbidden, "Forbidden", "this is forbidden")
+		}
+		return refused
+	}
+	if code, out, err := a.run(t, "release", "--all"); code != exitError || !strings.Contains(err, "use --force") {
+		t.Errorf("without them: exit status %d:\n%s%s", code, out, err)
+	}
+	if code, out, err := a.run(t, "release", "--all", "--force"); code != exitYes {
+		t.Errorf("with --force: exit status %d:\n%s%s", code, out, err)
 	}
 }
 
