@@ -3,6 +3,7 @@
 package uninstall
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,16 +25,44 @@ func (u *uninstaller) checkNamespace(ctx context.Context) error {
 	binding, err := u.core.RbacV1().ClusterRoleBindings().Get(ctx, install.ClusterRole, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil
+		return u.checkParameters(ctx)
 	case err != nil:
 		return fmt.Errorf("determining nodegate's namespace: %w", err)
 	}
 	for i := range binding.Subjects {
 		if s := &binding.Subjects[i]; s.Kind == rbacv1.ServiceAccountKind && s.Namespace != u.Namespace {
-			return fmt.Errorf("nodegate is installed in namespace %s, not in %s: use --namespace=%[1]s", s.Namespace, u.Namespace)
+			return u.installedIn(s.Namespace)
 		}
 	}
 	return nil
+}
+
+// checkParameters returns an error if parameters exist only in another namespace. The controller has
+// created them, so 'helm uninstall' leaves them.
+func (u *uninstaller) checkParameters(ctx context.Context) error {
+	parameters := u.parameters()
+	all, err := u.list(ctx, parameters[0].resource(), "", "")
+	if err != nil {
+		return fmt.Errorf("determining nodegate's namespace: %w", err)
+	}
+	elsewhere := ""
+	for i := range all {
+		switch found := &all[i]; {
+		case !slices.ContainsFunc(parameters, func(o object) bool { return o.name == found.Name }):
+		case found.Namespace == u.Namespace:
+			return nil
+		default:
+			elsewhere = cmp.Or(elsewhere, found.Namespace)
+		}
+	}
+	if elsewhere != "" {
+		return u.installedIn(elsewhere)
+	}
+	return nil
+}
+
+func (u *uninstaller) installedIn(namespace string) error {
+	return fmt.Errorf("nodegate is installed in namespace %s, not in %s: use --namespace=%[1]s", namespace, u.Namespace)
 }
 
 // deleteNamespace deletes nodegate's namespace if it contains nothing else.

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 )
 
@@ -35,5 +37,55 @@ func TestRateLimitIsKept(t *testing.T) {
 	err := Run(ctx, config, Options{Namespace: "here", ServiceAccount: "me", Out: io.Discard})
 	if err == nil || !strings.Contains(err.Error(), "rate limiter") {
 		t.Errorf("error %v, want that of the rate limiter", err)
+	}
+}
+
+// If the permissions are already deleted, such as by 'helm uninstall', nodegate's namespace follows
+// from the parameter that remains.
+func TestCheckNamespace(t *testing.T) {
+	const parameters, bindings = "/api/v1/podtemplates", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nodegate"
+	const wrong = "nodegate is installed in namespace there, not in here: use --namespace=there"
+	parameter := func(namespaces ...string) string {
+		items := []string{`{"metadata": {"name": "unrelated", "namespace": "a"}}`}
+		for _, namespace := range namespaces {
+			items = append(items, `{"metadata": {"name": "nodegate-birth", "namespace": "`+namespace+`"}}`)
+		}
+		return `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "items": [` + strings.Join(items, ",") + "]}"
+	}
+	binding := func(namespace string) string {
+		return `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "subjects": [{"kind": "ServiceAccount", "namespace": "` + namespace + `"}]}`
+	}
+	for name, c := range map[string]struct {
+		objects map[string]string
+		want    string
+	}{
+		"nothing is left":          {map[string]string{parameters: parameter()}, ""},
+		"binding":                  {map[string]string{bindings: binding("here"), parameters: parameter("there")}, ""},
+		"binding elsewhere":        {map[string]string{bindings: binding("there")}, wrong},
+		"parameter":                {map[string]string{parameters: parameter("here")}, ""},
+		"parameter elsewhere":      {map[string]string{parameters: parameter("there", "where")}, wrong},
+		"parameters in both":       {map[string]string{parameters: parameter("elsewhere", "here")}, ""},
+		"parameters are not known": {nil, "determining nodegate's namespace: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				object, exists := c.objects[r.URL.Path]
+				switch {
+				case exists:
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, object) // fails only if the client is gone
+				case r.URL.Path == parameters:
+					http.Error(w, "forbidden", http.StatusForbidden)
+				default:
+					http.NotFound(w, r)
+				}
+			}))
+			defer server.Close()
+			config := &rest.Config{Host: server.URL}
+			u := &uninstaller{Options: Options{Namespace: "here"}, core: kubernetes.NewForConfigOrDie(config), objects: metadata.NewForConfigOrDie(config)}
+			if err := u.checkNamespace(t.Context()); (err != nil) != (c.want != "") || err != nil && !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("error %v, want %q", err, c.want)
+			}
+		})
 	}
 }
