@@ -123,12 +123,16 @@ func (a *Agent) prepare() {
 		Client: a.Client, Path: nodesPath, FieldSelector: "metadata.name=" + a.Node, Changed: a.notify, Log: a.Log,
 	}
 	a.pods = &jsonclient.Collection[pod, *pod]{
-		Client: a.Client, Path: "/api/v1/pods", FieldSelector: "spec.nodeName=" + a.Node, Changed: a.notify, Log: a.Log,
+		Client: a.Client, Path: "/api/v1/pods", FieldSelector: "spec.nodeName=" + a.Node + unfinished, Changed: a.notify, Log: a.Log,
 	}
 	a.gates = &jsonclient.Collection[nodeGate, *nodeGate]{
 		Client: a.Client, Path: gatesPath, Changed: a.notify, Log: a.Log,
 	}
 }
+
+// unfinished excludes pods that have finished: nothing starts in them, and users can create as many
+// as they want for a node, because the kubelet rejects those that do not fit.
+const unfinished = ",status.phase!=Failed,status.phase!=Succeeded"
 
 // Paths of resources.
 const (

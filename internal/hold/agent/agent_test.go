@@ -60,6 +60,21 @@ func TestAgent(t *testing.T) {
 	eventually("two pods", true, 2)
 	s.Update(t, "mine", recorded("Closed", boot))
 	eventually("closed", false, 2)
+
+	// A node may have thousands of finished pods. Nothing starts in them.
+	finish(t, s, "another", corev1.PodFailed)
+	eventually("a pod has failed", false, 1)
+	finish(t, s, "on-mine", corev1.PodSucceeded)
+	eventually("both pods have finished", false, 0)
+}
+
+// finish gives a pod of namespace default the phase of a finished pod.
+func finish(t *testing.T, s *kubetest.Server, pod string, phase corev1.PodPhase) {
+	t.Helper()
+	change := []byte(`{"status":{"phase":"` + phase + `"}}`)
+	if _, err := s.CoreV1().Pods(metav1.NamespaceDefault).Patch(t.Context(), pod, types.MergePatchType, change, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // recorded gives a Node the record of gate g.

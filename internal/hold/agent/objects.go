@@ -72,11 +72,11 @@ func (o *ownPolicies) UnmarshalJSON(raw []byte) error {
 }
 
 // Limits of a pod's tolerations. Authors of pods choose the node, and the agent has little memory:
-// a pod may have more than a hundred thousand tolerations, each of which needs several times the
-// memory of its JSON.
+// there may be many pods, and a pod may have more than a hundred thousand tolerations, each of
+// which needs several times the memory of its JSON.
 const (
-	maxTolerations     = 1000
-	maxTolerationBytes = 64 << 10
+	maxTolerations     = 64
+	maxTolerationBytes = 8 << 10
 )
 
 // tolerations are the tolerations of a pod. If there are too many, none is kept: the pod waits, but

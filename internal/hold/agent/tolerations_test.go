@@ -24,11 +24,11 @@ func TestManyTolerationsAreNotKept(t *testing.T) {
 		kept       int
 	}{
 		{1, short, 1},
-		{1000, everything, 1000},
-		{1001, everything, 0},
+		{64, everything, 64},
+		{65, everything, 0},
 		{140_000, short, 0},
 		{140_000, everything, 0},
-		{400, `{"key":"` + strings.Repeat("a", 63) + `","operator":"Equal","value":"` + strings.Repeat("b", 63) + `"}`, 0},
+		{50, `{"key":"` + strings.Repeat("a", 63) + `","operator":"Equal","value":"` + strings.Repeat("b", 63) + `"}`, 0},
 		{1, `{"key":"` + strings.Repeat("a", 1<<20) + `"}`, 0},
 	} {
 		raw := tolerating(test.times, test.toleration)
