@@ -56,7 +56,7 @@ var mayImport = map[string][]string{
 	"internal/kube/reflector":     {},
 	"internal/kube/gates":         {"api/v1alpha1", "internal/kube/gateclient", "internal/kube/reflector"},
 	"internal/kube/feed":          {"api/v1alpha1", "internal/expression", "internal/gate", "internal/kube/clients", "internal/kube/gateclient", "internal/kube/gates", "internal/kube/packed", "internal/kube/reflector", "internal/kube/restconfig"},
-	"internal/kube/boundpods":     {"internal/gate", "internal/kube/clients", "internal/kube/restconfig"},
+	"internal/kube/boundpods":     {"internal/gate", "internal/kube/clients", "internal/kube/restconfig", "internal/kube/wire"},
 	"internal/kube/read":          {"api/v1alpha1", "internal/gate", "internal/kube/boundpods", "internal/kube/clients", "internal/kube/feed", "internal/kube/gateclient", "internal/kube/restconfig", "internal/kube/wire", "internal/writers"},
 	"internal/kube/write":         {"api/v1alpha1", "internal/gate", "internal/kube/clients", "internal/kube/restconfig", "internal/kube/wire"},
 	"internal/kube/kubetest":      {"api/v1alpha1", "internal/crd/crdtest", "testcluster"},

@@ -14,13 +14,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/clients"
 	"github.com/nodegate/nodegate/internal/kube/restconfig"
+	"github.com/nodegate/nodegate/internal/kube/wire"
 )
 
 // Client lists and evicts the pods of nodes. It has no rate limit of its own.
@@ -47,35 +49,42 @@ const (
 	EvictionFailed Eviction = "failed"
 )
 
-type client struct{ kubernetes.Interface }
+type client struct {
+	core rest.Interface
+	pods *wire.PodReader
+}
 
 var _ Client = client{}
 
 // New returns a Client of an API server.
 func New(config *rest.Config) (Client, error) {
-	kube, err := kubernetes.NewForConfig(restconfig.Core(config))
+	core, err := corev1client.NewForConfig(restconfig.Core(config))
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for pods: %w", err)
 	}
-	return Of(kube), nil
+	return Of(core.RESTClient()), nil
 }
 
-// Of returns a Client that uses kube.
-func Of(kube kubernetes.Interface) Client { return client{kube} }
+// Of returns a Client that uses a client of the core group.
+func Of(core rest.Interface) Client {
+	return client{core, wire.NewPodReader(scheme.Codecs.UniversalDeserializer(), wire.Options{Workloads: true, Rejections: true})}
+}
 
 // List implements Client. Without a resource version the API server answers
 // from its index of pods by node, after that has caught up: nothing that was
-// bound before the call is missing.
+// bound before the call is missing. It would not use the index for further pages.
+// Instead, pods are decoded one by one while they are received, and only in part:
+// users can create any number of large pods for a node.
 func (c client) List(ctx context.Context, node string) ([]gate.BoundPod, error) {
-	list, err := c.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String(),
-	})
+	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
+	body, err := c.core.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Stream(ctx)
+	pods := []gate.BoundPod{}
+	if err == nil {
+		defer body.Close()
+		err = c.pods.Each(body, func(o *corev1.Pod) { pods = append(pods, BoundPod(o)) })
+	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
-	}
-	pods := make([]gate.BoundPod, 0, len(list.Items))
-	for i := range list.Items {
-		pods = append(pods, BoundPod(&list.Items[i]))
 	}
 	return pods, nil
 }
@@ -89,7 +98,7 @@ func (c client) Evict(ctx context.Context, p *gate.BoundPod) (Eviction, error) {
 			UID: ptr.To(p.UID), ResourceVersion: ptr.To(p.ResourceVersion),
 		}},
 	}
-	err := c.CoreV1().RESTClient().Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
+	err := c.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
 		Body(eviction).MaxRetries(0).Do(ctx).Error()
 	if err == nil || apierrors.IsNotFound(err) && !clients.DeniedByAdmission(err) {
 		return Evicted, nil
@@ -119,7 +128,7 @@ func BoundPod(o *corev1.Pod) gate.BoundPod {
 		HostNetwork: o.Spec.HostNetwork,
 		Finished:    o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed,
 		Terminating: o.DeletionTimestamp != nil,
-		Tolerations: o.Spec.Tolerations,
+		Tolerations: fewTolerations(o.Spec.Tolerations),
 		Created:     clients.Instant(o.CreationTimestamp),
 	}
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
@@ -136,9 +145,26 @@ func BoundPod(o *corev1.Pod) gate.BoundPod {
 	return p
 }
 
+// Limits of what is kept of a pod. Users can create any number of pods for a node, and a pod may
+// have more than a hundred thousand tolerations or, according to its kubelet, containers.
+const (
+	maxTolerations = 64
+	maxStarts      = 256
+	maxReason      = 512
+)
+
+// fewTolerations returns the tolerations of a pod. If there are too many, the pod counts as
+// tolerating nothing.
+func fewTolerations(all []corev1.Toleration) []corev1.Toleration {
+	if len(all) > maxTolerations {
+		return nil
+	}
+	return all
+}
+
 // starts returns the last starts of containers.
 func starts(statuses []corev1.ContainerStatus, init bool) (all []gate.Start) {
-	for i := range statuses {
+	for i := range min(len(statuses), maxStarts) {
 		if start := started(&statuses[i]); !start.At.IsZero() {
 			start.Init = init
 			all = append(all, start)

@@ -5,22 +5,27 @@ package boundpods
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	goruntime "runtime"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/wire/wiretest"
 )
 
 func TestBoundPod(t *testing.T) {
@@ -122,6 +127,67 @@ func TestBoundPod(t *testing.T) {
 		if got := BoundPod(o); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
 		}
+		if got := listed(t, wiretest.Encode(t, &corev1.PodList{Items: []corev1.Pod{*o}})); len(got) != 1 || !reflect.DeepEqual(got[0], want) {
+			t.Errorf("%s, in a list:\n got %+v\nwant %+v", name, got, want)
+		}
+	}
+}
+
+// listed returns what a Client lists if an API server sends a list.
+func listed(t *testing.T, list []byte) []gate.BoundPod {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if got := r.URL.String(); got != "/api/v1/pods?fieldSelector=spec.nodeName%3Dn" {
+			t.Errorf("requested %s", got)
+		}
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+		_, _ = w.Write(list)
+	}))
+	defer server.Close()
+	pods, err := New(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := pods.List(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// Users can create many large pods for a node. A list of them needs a fraction of its own size,
+// because neither the whole list nor the pods' containers are kept.
+func TestManyLargePodsNeedLittleMemory(t *testing.T) {
+	large := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: make([]string, 460_000)}}}}
+	large.Spec.Tolerations = make([]corev1.Toleration, maxTolerations)
+	list := &corev1.PodList{}
+	for i := range 60 {
+		large.Name = fmt.Sprint("pod-", i)
+		list.Items = append(list.Items, large)
+	}
+	data := wiretest.Encode(t, list)
+	list = nil
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	pods := listed(t, data)
+	goruntime.ReadMemStats(&after)
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > uint64(len(data))/4 {
+		t.Errorf("%d MiB were allocated for a list of %d MiB", allocated>>20, len(data)>>20)
+	}
+	if len(pods) != 60 || pods[59].Name != "pod-59" || len(pods[59].Tolerations) != maxTolerations {
+		t.Errorf("%d pods", len(pods))
+	}
+}
+
+// Of a pod, a limited amount is kept. A pod with too many tolerations counts as tolerating
+// nothing.
+func TestLittleIsKeptOfAPod(t *testing.T) {
+	o := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: make([]corev1.Toleration, 140_000)}}
+	o.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: strings.Repeat("x", 1<<20)}
+	running := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1, 0)}}}
+	o.Status.ContainerStatuses = slices.Repeat([]corev1.ContainerStatus{running}, 50_000)
+	if p := BoundPod(o); len(p.Tolerations) != 0 || p.Rejection != nil || len(p.Starts) != maxStarts || !p.Finished {
+		t.Errorf("%d tolerations, %d starts, rejection %v", len(p.Tolerations), len(p.Starts), p.Rejection != nil)
 	}
 }
 
@@ -192,7 +258,7 @@ func TestClientWithAPIServer(t *testing.T) {
 		}
 		return o
 	}
-	listed := func() []gate.BoundPod {
+	all := func() []gate.BoundPod {
 		t.Helper()
 		list, err := pods.List(t.Context(), "listed")
 		if err != nil {
@@ -216,7 +282,7 @@ func TestClientWithAPIServer(t *testing.T) {
 	t.Cleanup(func() {
 		_ = s.PolicyV1().PodDisruptionBudgets("default").Delete(context.Background(), "guarded", metav1.DeleteOptions{})
 	})
-	list := listed()
+	list := all()
 	slices.SortFunc(list, func(a, b gate.BoundPod) int { return len(a.Name) - len(b.Name) })
 	if len(list) != 2 || list[0].UID != free.UID || list[1].UID != guarded.UID {
 		t.Fatalf("pods of the node: %+v", list)
@@ -230,7 +296,7 @@ func TestClientWithAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	evict(list[0], EvictionOutdated)
-	again := listed()
+	again := all()
 	i := slices.IndexFunc(again, func(p gate.BoundPod) bool { return p.UID == free.UID })
 	evict(again[i], Evicted)
 	gone := again[i]

@@ -14,7 +14,7 @@ import (
 // rejection returns how a kubelet rejected a pod, or nil. Whether the reason is that of a
 // rejection is for the core to decide.
 func rejection(o *corev1.Pod) *gate.Rejection {
-	if o.Status.Phase != corev1.PodFailed || o.Status.Reason == "" {
+	if o.Status.Phase != corev1.PodFailed || o.Status.Reason == "" || len(o.Status.Reason) > maxReason {
 		return nil
 	}
 	r := &gate.Rejection{Reason: o.Status.Reason, Reported: clients.LastWrite(o.ManagedFields, ownsReason)}

@@ -55,7 +55,7 @@ func requestLimits(r *corev1.ResourceRequirements) {
 // AllPods returns all pods of a node (see gate.WantPods).
 func (r *Reader) AllPods(ctx context.Context, node string) (*gate.PodList, error) {
 	at := time.Now()
-	pods, err := boundpods.Of(r.core).List(ctx, node)
+	pods, err := boundpods.Of(r.core.CoreV1().RESTClient()).List(ctx, node)
 	if err != nil {
 		return nil, err
 	}

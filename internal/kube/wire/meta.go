@@ -17,8 +17,8 @@ type decoder struct {
 	managedFields bool
 	// containerStates specifies whether to decode the states of containers.
 	containerStates bool
-	// workloads is described at Options.
-	workloads bool
+	// workloads and rejections are described at Options.
+	workloads, rejections bool
 }
 
 func (d *decoder) meta(message []byte, m *metav1.ObjectMeta) error {

@@ -21,6 +21,9 @@ type Options struct {
 	// not only about those of gates: who created it, what it tolerates, and when its containers
 	// started. Labels and all annotations except that of mirror pods are then skipped.
 	Workloads bool
+	// Rejections specifies whether to decode of workloads also how a kubelet rejected them:
+	// managed fields, the reason and the start time.
+	Rejections bool
 }
 
 // NewSerializer returns a serializer for clients that decodes Nodes, Pods and their lists
@@ -30,7 +33,8 @@ type Options struct {
 // nodeInfo. Pods contain the node's name, the phase, the type, status and last transition
 // of conditions, and the IDs of containers other than init containers; with
 // Options.Workloads also the kinds of owners, the host network, tolerations, and the states
-// and restarts of all containers. Everything else is decoded by all.
+// and restarts of all containers; with Options.Rejections also the reason, the start time and
+// managed fields. Everything else is decoded by all.
 //
 // The object of a watch event shares memory with the stream until the next event is read.
 // It must be decoded at once, as client-go does.
@@ -52,7 +56,7 @@ func NewSerializer(all runtime.NegotiatedSerializer, o Options) runtime.Negotiat
 }
 
 func newDecoder(o Options) *decoder {
-	return &decoder{texts: newTexts(), managedFields: o.ManagedFields, containerStates: o.ContainerStates, workloads: o.Workloads}
+	return &decoder{texts: newTexts(), managedFields: o.ManagedFields, containerStates: o.ContainerStates, workloads: o.Workloads, rejections: o.Rejections}
 }
 
 // NewDecoder returns the decoder of NewSerializer for protobuf.

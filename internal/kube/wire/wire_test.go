@@ -3,11 +3,13 @@
 package wire
 
 import (
+	"bytes"
 	"math/rand"
 	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -83,7 +85,7 @@ func prunedNode(n *corev1.Node, managedFields bool) *corev1.Node {
 
 func prunedPod(p *corev1.Pod, with Options) *corev1.Pod {
 	if with.Workloads {
-		return prunedWorkload(p)
+		return prunedWorkload(p, with.Rejections)
 	}
 	thin := &corev1.Pod{ObjectMeta: prunedMeta(p.ObjectMeta, with.ManagedFields)}
 	thin.Spec.NodeName = p.Spec.NodeName
@@ -101,7 +103,7 @@ func prunedPod(p *corev1.Pod, with Options) *corev1.Pod {
 	return thin
 }
 
-func prunedWorkload(p *corev1.Pod) *corev1.Pod {
+func prunedWorkload(p *corev1.Pod, rejections bool) *corev1.Pod {
 	m := &p.ObjectMeta
 	thin := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Name: m.Name, Namespace: m.Namespace, UID: m.UID, ResourceVersion: m.ResourceVersion,
@@ -125,6 +127,9 @@ func prunedWorkload(p *corev1.Pod) *corev1.Pod {
 		return thin
 	}
 	thin.Status.ContainerStatuses, thin.Status.InitContainerStatuses = statuses(p.Status.ContainerStatuses), statuses(p.Status.InitContainerStatuses)
+	if rejections {
+		thin.ManagedFields, thin.Status.Reason, thin.Status.StartTime = m.ManagedFields, p.Status.Reason, p.Status.StartTime
+	}
 	return thin
 }
 
@@ -156,7 +161,7 @@ func kinds() []runtime.Object {
 // fields. With a wrong field number, a field would be missing or contain another one.
 func TestThinDecodingMatchesWholeDecoding(t *testing.T) {
 	kept := make(map[string]bool)
-	for _, o := range []Options{{}, {ManagedFields: true}, {ContainerStates: true}, {Workloads: true}} {
+	for _, o := range []Options{{}, {ManagedFields: true}, {ContainerStates: true}, {Workloads: true}, {Workloads: true, Rejections: true}} {
 		with := NewSerializer(wiretest.Whole, o)
 		for _, kind := range kinds() {
 			for seed := range int64(40) {
@@ -233,7 +238,7 @@ func TestMessagesMerge(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, o := range []Options{{}, {Workloads: true}} {
+			for _, o := range []Options{{}, {Workloads: true}, {Workloads: true, Rejections: true}} {
 				thin, err := decode(t, NewSerializer(wiretest.Whole, o), data)
 				if d := diff(pruned(whole, o), thin); d != "" || err != nil {
 					t.Fatalf("merging two of %T with %+v: %v\n%s", kind, o, err, d)
@@ -281,7 +286,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte("k8s\x00"))
 	f.Add([]byte("k8s\x00\x0a\x0a\x0a\x02v1\x12\x04Node\x12\x02\x0a\xff"))
 	with := map[Options]runtime.NegotiatedSerializer{}
-	for _, o := range []Options{{}, {Workloads: true}} {
+	for _, o := range []Options{{}, {Workloads: true}, {Workloads: true, Rejections: true}} {
 		with[o] = NewSerializer(wiretest.Whole, o)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -296,6 +301,12 @@ func FuzzDecode(f *testing.F) {
 			}
 			if d := diff(pruned(whole, o), thin); d != "" {
 				t.Errorf("thin decoding with %+v differs:\n%s", o, d)
+			}
+			list, ok := thin.(*corev1.PodList)
+			if got, err := readStream(bytes.NewReader(data), o); ok && err == nil {
+				if d := cmp.Diff(list.Items, got, cmpopts.EquateEmpty()); d != "" {
+					t.Errorf("streaming with %+v differs:\n%s", o, d)
+				}
 			}
 		}
 	})

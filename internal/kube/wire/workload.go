@@ -47,6 +47,10 @@ func (d *decoder) workloadMeta(message []byte, m *metav1.ObjectMeta) error {
 			}
 		case 13:
 			c.check(d.workloadOwner(c.message(), appendOne(&m.OwnerReferences, message, 13)))
+		case 17:
+			if d.rejections {
+				c.check(appendOne(&m.ManagedFields, message, 17).Unmarshal(c.message()))
+			}
 		}
 	}
 	return c.err
@@ -109,6 +113,14 @@ func (d *decoder) workloadStatus(message []byte, s *corev1.PodStatus) error {
 			c.check(d.podCondition(c.message(), appendOne(&s.Conditions, message, 2)))
 		case 8:
 			c.check(workloadContainer(c.message(), appendOne(&s.ContainerStatuses, message, 8)))
+		case 4:
+			if d.rejections {
+				s.Reason = d.texts.of(c.message())
+			}
+		case 7:
+			if d.rejections {
+				c.check(timestamp(c.message(), &s.StartTime))
+			}
 		case 10:
 			c.check(workloadContainer(c.message(), appendOne(&s.InitContainerStatuses, message, 10)))
 		}
