@@ -66,13 +66,24 @@ func NewDaemonSetNamespace(name string, s *DaemonSets, live func() bool) *Daemon
 	return &DaemonSetNamespace{live: live, store: s, name: name, byName: make(map[string]*DaemonSet)}
 }
 
-// add adds a namespace to the snapshot; remove removes it.
+// add adds a namespace to the snapshot, or replaces it.
 func (s *DaemonSets) add(f *DaemonSetNamespace) {
 	s.Update(func() effect { s.namespaces[f.name] = f; return noEffect })
 }
 
-func (s *DaemonSets) remove(f *DaemonSetNamespace) {
-	s.Update(func() effect { delete(s.namespaces, f.name); return announce })
+// remove removes namespaces from the snapshot, unless they have been replaced.
+func (s *DaemonSets) remove(all []*DaemonSetNamespace) {
+	s.Update(func() effect {
+		for _, f := range all {
+			if s.namespaces[f.name] == f {
+				delete(s.namespaces, f.name)
+			}
+		}
+		if len(all) == 0 {
+			return noEffect
+		}
+		return announce
+	})
 }
 
 // effect is the effect of a change on the snapshot and on those who use it.

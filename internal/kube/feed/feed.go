@@ -80,6 +80,9 @@ type Feed struct {
 	sliceFeeds     atomic.Pointer[map[SliceSource]*sliceFeed]
 	ruleFeed       atomic.Pointer[ruleFeed]
 	objectFeeds    atomic.Pointer[map[gate.ObjectSource]*objectFeed]
+	// manyNamespaces is true if pods of so many namespaces are needed that they may share a
+	// watch.
+	manyNamespaces bool
 	goroutines     sync.WaitGroup
 }
 

@@ -3,6 +3,8 @@
 package feed
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -11,6 +13,8 @@ const (
 	nodesName    = "nodes"
 	csiNodesName = "csinodes"
 	rulesName    = "devicetaintrules"
+	// sharedDaemonSetsName is the name of the feed of all DaemonSets.
+	sharedDaemonSetsName = "daemonsets"
 )
 
 func objectsName(of gate.ObjectSource) string { return "objects " + of.String() }
@@ -37,5 +41,11 @@ func PodsName(q gate.PodQuery) string {
 	return name
 }
 
-// SharedPodsName returns the name of the feed of all pods in a namespace.
-func SharedPodsName(namespace string) string { return "pods in " + namespace }
+// SharedPodsName returns the name of the feed of all pods in a namespace, or in all
+// namespaces.
+func SharedPodsName(namespace string) string {
+	if namespace == metav1.NamespaceAll {
+		return "pods"
+	}
+	return "pods in " + namespace
+}

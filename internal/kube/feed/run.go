@@ -14,8 +14,7 @@ import (
 // running is a feed that has been started.
 type running struct {
 	*reflector.Observer
-	// stop stops the feed. It does not wait.
-	stop context.CancelFunc
+	*reflector.Watch
 }
 
 // nodeFeed observes all Nodes, with the annotations and resources that were needed when
@@ -44,7 +43,7 @@ func (f *Feed) adjustNodes(ctx context.Context) {
 		return
 	}
 	if before != nil {
-		before.stop()
+		before.Stop()
 	}
 	feed := &nodeFeed{running: f.newRunning(nodesName), version: version}
 	feed.LiveChanged = f.handler.GatesChanged
@@ -58,13 +57,13 @@ func (f *Feed) adjustNodes(ctx context.Context) {
 func (f *Feed) newRunning(name string) *running {
 	o := reflector.NewObserver(name, f.log, f.nodes.clock, nil)
 	o.Silenced = f.silenced
-	return &running{Observer: o}
+	return &running{Observer: o, Watch: &reflector.Watch{}}
 }
 
 func (f *Feed) start(ctx context.Context, r *running, run func(context.Context)) {
-	ctx, r.stop = context.WithCancel(ctx)
+	ctx, r.Stop = context.WithCancel(ctx)
 	f.goroutines.Go(func() {
-		defer r.stop()
+		defer r.Stop()
 		run(ctx)
 	})
 }

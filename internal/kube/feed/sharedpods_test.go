@@ -18,6 +18,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 // everyPod is the query of a shared watch.
@@ -38,12 +39,12 @@ func labelled(name, node, app string) *corev1.Pod {
 	return p
 }
 
-// watches returns the open watches of pods.
-func (f *testFeed) watches() (watched []string) {
+// watches returns the open watches of the kinds with a prefix.
+func (f *testFeed) watches(prefix string) (watched []string) {
 	f.api.set(func() {
 		for name, k := range f.api.kinds {
 			open := slices.ContainsFunc(k.watchers, func(w *watch.RaceFreeFakeWatcher) bool { return !w.IsStopped() })
-			if strings.HasPrefix(name, "pods/") && open {
+			if strings.HasPrefix(name, prefix) && open {
 				watched = append(watched, name)
 			}
 		}
@@ -62,7 +63,7 @@ func TestManyQueriesShareAWatch(t *testing.T) {
 		asked := queries(300)
 		f.SetNeeds(gate.Needs{Pods: asked})
 		synctest.Wait()
-		if got := f.watches(); !slices.Equal(got, []string{"pods/ns/"}) {
+		if got := f.watches("pods/"); !slices.Equal(got, []string{"pods/ns/"}) {
 			t.Fatalf("%d watches: %v", len(got), got)
 		}
 		if got := f.Unsynced(); got != nil {
@@ -83,7 +84,7 @@ func TestManyQueriesShareAWatch(t *testing.T) {
 		f.handler.take()
 		f.SetNeeds(gate.Needs{Pods: more})
 		synctest.Wait()
-		if got := f.watches(); !slices.Equal(got, []string{"pods/ns/", "pods/ns/app=d300", "pods/ns/app=d301"}) {
+		if got := f.watches("pods/"); !slices.Equal(got, []string{"pods/ns/", "pods/ns/app=d300", "pods/ns/app=d301"}) {
 			t.Errorf("watches: %v", got)
 		}
 		if k := f.api.pods(everyPod); k.lists != 1 {
@@ -100,17 +101,17 @@ func TestWatchesPerNamespaceAreBounded(t *testing.T) {
 			queries, own int
 			shared       bool
 		}{
-			{podWatchesMax, podWatchesMax, false},
-			{podWatchesMax + 1, 0, true},
-			{2*podWatchesMax + 1, podWatchesMax, true},
-			{2*podWatchesMax + 2, 0, true},
-			{podWatchesMax/2 + 1, 0, true},
-			{podWatchesMax / 2, podWatchesMax / 2, false},
+			{reflector.WatchesMax, reflector.WatchesMax, false},
+			{reflector.WatchesMax + 1, 0, true},
+			{2*reflector.WatchesMax + 1, reflector.WatchesMax, true},
+			{2*reflector.WatchesMax + 2, 0, true},
+			{reflector.WatchesMax/2 + 1, 0, true},
+			{reflector.WatchesMax / 2, reflector.WatchesMax / 2, false},
 			{0, 0, false},
 		} {
 			f.SetNeeds(gate.Needs{Pods: append(queries(step.queries), other)})
 			synctest.Wait()
-			got := f.watches()
+			got := f.watches("pods/")
 			want := step.own + 1 // the watch of the other namespace
 			if step.shared {
 				want++

@@ -25,7 +25,7 @@ func (f *Feed) adjustCSINodes(ctx context.Context, needed bool) {
 		f.csiNodeFeed.Store(f.startCSINodes(ctx))
 	case !needed && before != nil:
 		f.csiNodeFeed.Store(nil)
-		before.stop()
+		before.Stop()
 	}
 }
 

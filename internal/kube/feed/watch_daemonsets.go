@@ -5,8 +5,10 @@ package feed
 import (
 	"context"
 
-	"github.com/nodegate/nodegate/internal/kube/reflector"
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 // daemonSetFeed observes the DaemonSets of one namespace.
@@ -17,19 +19,18 @@ type daemonSetFeed struct {
 
 func (f *Feed) adjustDaemonSets(ctx context.Context, needed map[string]bool) {
 	before := *f.daemonSetFeeds.Load()
-	after := make(map[string]*daemonSetFeed, len(needed))
-	for namespace := range needed {
-		if after[namespace] = before[namespace]; after[namespace] == nil {
-			after[namespace] = f.startDaemonSets(ctx, namespace)
-		}
-	}
+	after := reflector.AdjustFeeds(before, needed, func(string) string { return metav1.NamespaceAll },
+		func(namespace string) *daemonSetFeed { return f.startDaemonSets(ctx, namespace) },
+		func(_ string, into map[string]*daemonSetFeed) { f.startSharedDaemonSets(ctx, needed, into) })
 	f.daemonSetFeeds.Store(&after)
+	reflector.StopUnused(before, after)
+	var unused []*DaemonSetNamespace
 	for namespace, feed := range before {
-		if !needed[namespace] {
-			feed.stop()
-			f.daemonSets.remove(feed.daemonSets)
+		if after[namespace] != feed {
+			unused = append(unused, feed.daemonSets)
 		}
 	}
+	f.daemonSets.remove(unused)
 }
 
 func (f *Feed) startDaemonSets(ctx context.Context, namespace string) *daemonSetFeed {
@@ -42,4 +43,20 @@ func (f *Feed) startDaemonSets(ctx context.Context, namespace string) *daemonSet
 		in.Run(ctx, f.sources.daemonSets(namespace), &appsv1.DaemonSet{})
 	})
 	return feed
+}
+
+// startSharedDaemonSets starts one watch for all needed namespaces.
+func (f *Feed) startSharedDaemonSets(ctx context.Context, needed map[string]bool, into map[string]*daemonSetFeed) {
+	r := f.newRunning(sharedDaemonSetsName)
+	r.Shared = true
+	r.LiveChanged = func() { f.daemonSets.Update(func() effect { return announce }) }
+	sinks := make(reflector.ByNamespace[*DaemonSet, *DaemonSetNamespace], len(needed))
+	for namespace := range needed {
+		sinks[namespace] = NewDaemonSetNamespace(namespace, f.daemonSets, r.IsLive)
+		f.daemonSets.add(sinks[namespace])
+		into[namespace] = &daemonSetFeed{running: r, daemonSets: sinks[namespace]}
+	}
+	convert := reflector.Converter(sinks, func(_ *DaemonSetNamespace, o *appsv1.DaemonSet) *DaemonSet { return NewDaemonSet(o) })
+	in := &reflector.Reflector[*appsv1.DaemonSet, reflector.Located[*DaemonSet]]{Observer: r.Observer, Sink: sinks, Convert: convert}
+	f.start(ctx, r, func(ctx context.Context) { in.Run(ctx, f.sources.daemonSets(metav1.NamespaceAll), &appsv1.DaemonSet{}) })
 }

@@ -30,7 +30,7 @@ func (f *Feed) adjustDeviceTaintRules(ctx context.Context, needed bool) {
 		f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, f.sources.deviceTaintRules, &unstructured.Unstructured{}) })
 	case !needed && before != nil:
 		f.ruleFeed.Store(nil)
-		before.stop()
+		before.Stop()
 	}
 }
 

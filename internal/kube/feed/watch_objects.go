@@ -49,7 +49,7 @@ func (f *Feed) adjustObjects(ctx context.Context, needed map[gate.ObjectQuery]bo
 	f.objectFeeds.Store(&after)
 	for source, feed := range before {
 		if after[source] != feed {
-			feed.stop()
+			feed.Stop()
 		}
 	}
 }

@@ -3,68 +3,42 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
-// podWatchesMax is the maximum number of watches of pods in a namespace, not counting a
-// shared one. If there are few queries, each has a watch of its own, so that no other
-// pods are transferred. But a daemonSets signal may select hundreds. When there are more
-// queries than podWatchesMax, one watch of all pods in the namespace serves all queries
-// that exist then. When half as many are left, each gets a watch of its own again.
-const podWatchesMax = 32
-
-// sharingChanges returns the namespaces whose queries must share one watch from now on
-// (true), or must have watches of their own again (false). Other namespaces do not
-// change.
-func sharingChanges(before map[gate.PodQuery]*podFeed, needed map[gate.PodQuery]bool) map[string]bool {
-	own, shared := make(map[string]int), make(map[string]int)
-	for query := range needed {
-		if feed := before[query]; feed != nil && feed.shared {
-			shared[query.Namespace]++
-		} else {
-			own[query.Namespace]++
-		}
-	}
-	out := make(map[string]bool)
-	for namespace, count := range own {
-		if count > podWatchesMax {
-			out[namespace] = true
-		}
-	}
-	for namespace, count := range shared {
-		if count+own[namespace] <= podWatchesMax/2 {
-			out[namespace] = false
-		}
-	}
-	return out
-}
-
-// startSharedPods starts one watch for all needed queries of a namespace. Queries whose
-// selector cannot be parsed are left out; the API server will reject them.
+// startSharedPods starts one watch for all needed queries of a namespace, or of all
+// namespaces. Queries whose selector cannot be parsed are left out; the API server will
+// reject them.
 func (f *Feed) startSharedPods(ctx context.Context, namespace string, needed map[gate.PodQuery]bool, into map[gate.PodQuery]*podFeed) {
 	r := f.newRunning(SharedPodsName(namespace))
-	r.LiveChanged = f.handler.GatesChanged
-	var sets []SharedSet
+	r.Shared, r.LiveChanged = true, f.handler.GatesChanged
+	sets := make(map[string][]SharedSet)
+	all := gate.PodQuery{Namespace: namespace}
 	for query := range needed {
 		selector, err := labels.Parse(query.Selector)
-		if query.Namespace != namespace || err != nil {
+		if f.podGroup(query) != namespace || err != nil {
 			continue
 		}
 		pods := NewPods(f.notifier(gate.Aspect{Kind: gate.AspectPods, Pods: query}), f.nodes, query)
-		sets = append(sets, SharedSet{Selector: selector, Pods: pods})
-		into[query] = &podFeed{running: r, pods: pods, shared: true}
+		sets[query.Namespace] = append(sets[query.Namespace], SharedSet{Selector: selector, Pods: pods})
+		into[query] = &podFeed{running: r, pods: pods}
+		// One query that needs more of the pods is enough (see clients.FactClients).
+		all.Annotation, all.Runs = cmp.Or(query.Annotation, all.Annotation), all.Runs || query.Runs
 	}
-	shared := NewSharedPods(sets)
-	all := shared.Query()
-	all.Namespace = namespace
-	in := &reflector.Reflector[*corev1.Pod, *SharedPod]{Observer: r.Observer, Sink: shared, Convert: shared.Convert}
+	sinks := make(reflector.ByNamespace[*SharedPod, *SharedPods], len(sets))
+	for of, sets := range sets {
+		sinks[of] = NewSharedPods(sets)
+	}
+	in := &reflector.Reflector[*corev1.Pod, reflector.Located[*SharedPod]]{Observer: r.Observer, Sink: sinks, Convert: reflector.Converter(sinks, (*SharedPods).Convert)}
 	f.start(ctx, r, func(ctx context.Context) { in.Run(ctx, f.sources.pods(all), &corev1.Pod{}) })
 }
 
@@ -98,42 +72,30 @@ func (f *Feed) readyPods(node string) []gate.Incarnation {
 type podFeed struct {
 	*running
 	pods *Pods
-	// shared reports whether other queries use the same watch.
-	shared bool
 }
 
 func (f *Feed) adjustPods(ctx context.Context, needed map[gate.PodQuery]bool) {
-	before := *f.podFeeds.Load()
-	after := make(map[gate.PodQuery]*podFeed, len(needed))
-	changes := sharingChanges(before, needed)
-	for namespace, share := range changes {
-		if share {
-			f.startSharedPods(ctx, namespace, needed, after)
-		}
-	}
+	namespaces := make(map[string]bool)
 	for query := range needed {
-		feed := before[query]
-		if _, changes := changes[query.Namespace]; changes && feed != nil && feed.shared {
-			feed = nil
-		}
-		switch {
-		case after[query] != nil:
-		case feed != nil:
-			after[query] = feed
-		default:
-			after[query] = f.startPods(ctx, query)
-		}
+		namespaces[query.Namespace] = true
 	}
+	f.manyNamespaces = len(namespaces) > reflector.WatchesMax || f.manyNamespaces && len(namespaces) > reflector.WatchesMax/2
+	before := *f.podFeeds.Load()
+	after := reflector.AdjustFeeds(before, needed, f.podGroup,
+		func(query gate.PodQuery) *podFeed { return f.startPods(ctx, query) },
+		func(namespace string, into map[gate.PodQuery]*podFeed) {
+			f.startSharedPods(ctx, namespace, needed, into)
+		})
 	f.podFeeds.Store(&after)
-	used := make(map[*running]bool, len(after))
-	for _, feed := range after {
-		used[feed.running] = true
+	reflector.StopUnused(before, after)
+}
+
+// podGroup returns the namespace whose queries may share a watch.
+func (f *Feed) podGroup(q gate.PodQuery) string {
+	if f.manyNamespaces {
+		return metav1.NamespaceAll
 	}
-	for _, feed := range before {
-		if !used[feed.running] {
-			feed.stop()
-		}
-	}
+	return q.Namespace
 }
 
 func (f *Feed) startPods(ctx context.Context, query gate.PodQuery) *podFeed {

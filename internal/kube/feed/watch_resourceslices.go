@@ -40,7 +40,7 @@ func (f *Feed) adjustSlices(ctx context.Context, needed map[SliceSource]SliceNee
 	f.sliceFeeds.Store(&after)
 	for source, feed := range before {
 		if after[source] != feed {
-			feed.stop()
+			feed.Stop()
 		}
 	}
 }

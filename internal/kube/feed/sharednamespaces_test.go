@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package feed
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
+)
+
+// namespaces returns n names.
+func namespaces(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("ns-%04d", i)
+	}
+	return all
+}
+
+// in returns a DaemonSet in a namespace.
+func in(namespace, name string) *appsv1.DaemonSet {
+	o := kubetest.DaemonSet(name)
+	o.Namespace = namespace
+	return o
+}
+
+// items returns the names of the known DaemonSets.
+func (f *testFeed) items() (all []string) {
+	for _, ds := range f.DaemonSets().Items {
+		all = append(all, ds.String())
+	}
+	return all
+}
+
+// A gate may name thousands of namespaces. One watch serves all of them, and has the same
+// facts as one in each: DaemonSets in other namespaces do not count.
+func TestManyNamespacesShareAWatch(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) {
+		api.nodes().Put(kubetest.Node("a", "a1"))
+		for _, ns := range []string{"ns-0007", "ns-4095", "foreign"} {
+			api.daemonSets("").Put(in(ns, "agent-of-"+ns))
+		}
+	}, func(t *testing.T, f *testFeed) {
+		needed := gate.Needs{DaemonSetNamespaces: namespaces(4096)}
+		f.SetNeeds(needed)
+		synctest.Wait()
+		if got := f.watches("daemonsets/"); !slices.Equal(got, []string{"daemonsets/"}) {
+			t.Fatalf("%d watches: %.200v", len(got), got)
+		}
+		if got := f.Unsynced(); got != nil {
+			t.Errorf("unsynced %v", got)
+		}
+		observed := f.DaemonSets().Observed
+		if want := []string{"ns-0007/agent-of-ns-0007", "ns-4095/agent-of-ns-4095"}; !slices.Equal(f.items(), want) || len(observed) != 4096 || observed["foreign"] {
+			t.Errorf("DaemonSets %v, %d namespaces observed", f.items(), len(observed))
+		}
+
+		f.handler.take()
+		all := f.api.daemonSets("")
+		all.Put(in("foreign", "foreign"))
+		all.Put(in("ns-0008", "another"))
+		all.remove("agent-of-ns-0007")
+		if _, n := f.handler.take(); n != 2 {
+			t.Errorf("announced %d times", n)
+		}
+		if want := []string{"ns-0008/another", "ns-4095/agent-of-ns-4095"}; !slices.Equal(f.items(), want) {
+			t.Errorf("DaemonSets %v", f.items())
+		}
+
+		// Without the permission to list all of them, none is known.
+		all.set(errForbidden)
+		all.hangUp()
+		kubetest.Pass(time.Second)
+		if got := f.DaemonSets().Observed; len(got) != 0 {
+			t.Errorf("%d namespaces observed without permission", len(got))
+		}
+		for _, s := range f.StatusOf(needed) {
+			if s.Name == sharedDaemonSetsName && (s.Live || !errors.Is(s.Err, errForbidden)) {
+				t.Errorf("status %+v", s)
+			}
+		}
+		all.set(nil)
+		kubetest.Pass(time.Minute)
+		if got := f.DaemonSets().Observed; len(got) != 4096 {
+			t.Errorf("%d namespaces observed afterwards", len(got))
+		}
+	})
+}
+
+// The number of watches of DaemonSets is bounded, while namespaces are added and removed. No
+// namespace counts as observed by a watch that has ended.
+func TestWatchesOfDaemonSetsAreBounded(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) {
+		for _, ns := range namespaces(2*reflector.WatchesMax + 2) {
+			api.daemonSets(ns).Put(in(ns, "agent"))
+			api.daemonSets("").Put(in(ns, "shared-"+ns))
+		}
+	}, func(t *testing.T, f *testFeed) {
+		for _, step := range []struct {
+			namespaces, own int
+			shared          bool
+		}{
+			{reflector.WatchesMax, reflector.WatchesMax, false},
+			{reflector.WatchesMax + 1, 0, true},
+			{2*reflector.WatchesMax + 1, reflector.WatchesMax, true},
+			{2*reflector.WatchesMax + 2, 0, true},
+			{reflector.WatchesMax/2 + 1, 0, true},
+			{reflector.WatchesMax / 2, reflector.WatchesMax / 2, false},
+			{0, 0, false},
+		} {
+			f.SetNeeds(gate.Needs{DaemonSetNamespaces: namespaces(step.namespaces)})
+			synctest.Wait()
+			got, want := f.watches("daemonsets/"), step.own
+			if step.shared {
+				want++
+			}
+			if len(got) != want || slices.Contains(got, "daemonsets/") != step.shared {
+				t.Errorf("%d namespaces: %d watches, want %d: %v", step.namespaces, len(got), want, got)
+			}
+			if sets := f.DaemonSets(); len(sets.Observed) != step.namespaces || len(sets.Items) != step.namespaces {
+				t.Errorf("%d namespaces: %d observed, with %d DaemonSets", step.namespaces, len(sets.Observed), len(sets.Items))
+			}
+		}
+
+		// A shared watch that cannot start leaves nothing of those that it replaces.
+		f.SetNeeds(gate.Needs{DaemonSetNamespaces: namespaces(reflector.WatchesMax)})
+		synctest.Wait()
+		f.api.daemonSets("").set(errForbidden)
+		f.SetNeeds(gate.Needs{DaemonSetNamespaces: namespaces(reflector.WatchesMax + 1)})
+		synctest.Wait()
+		if sets := f.DaemonSets(); len(sets.Observed) != 0 || len(sets.Items) != 0 {
+			t.Errorf("%d observed, with %d DaemonSets, by watches that have ended", len(sets.Observed), len(sets.Items))
+		}
+	})
+}
+
+// Pods of thousands of namespaces share a watch, too. A pod in another namespace with the same
+// labels does not count.
+func TestPodsOfManyNamespacesShareAWatch(t *testing.T) {
+	pod := func(namespace, name string) *corev1.Pod {
+		p := labelled(name, "a", "agent")
+		p.Namespace = namespace
+		return p
+	}
+	runFeed(t, func(api *fakeAPI) {
+		api.nodes().Put(kubetest.Node("a", "a1"))
+		all := api.pods(gate.PodQuery{})
+		all.Put(pod("ns-0007", "p7"))
+		all.Put(pod("foreign", "foreign"))
+	}, func(t *testing.T, f *testFeed) {
+		queries := func(n int) (all []gate.PodQuery) {
+			for _, ns := range namespaces(n) {
+				all = append(all, gate.PodQuery{Namespace: ns, Selector: "app=agent"}, gate.PodQuery{Namespace: ns, Selector: "app=other"})
+			}
+			return all
+		}
+		expect := func(what string, namespaces, own int, shared bool, pods int) {
+			t.Helper()
+			f.SetNeeds(gate.Needs{Pods: queries(namespaces)})
+			synctest.Wait()
+			got, want := f.watches("pods/"), own
+			if shared {
+				want++
+			}
+			if len(got) != want || slices.Contains(got, "pods//") != shared {
+				t.Errorf("%s: %d watches, want %d: %.200v", what, len(got), want, got)
+			}
+			facts := f.facts(t, "a").Pods
+			found := 0
+			for _, pods := range facts {
+				found += len(pods)
+			}
+			if q := queries(8)[14]; len(facts) != 2*namespaces || found != pods || len(facts[q]) != pods {
+				t.Errorf("%s: %d queries observed, with %d pods, of which %s has %d", what, len(facts), found, q.Namespace, len(facts[q]))
+			}
+		}
+		expect("thousands", 4096, 0, true, 1)
+		f.handler.take()
+		f.api.pods(gate.PodQuery{}).Put(pod("foreign", "another"))
+		f.wantChanged(t, "pod in another namespace")
+		expect("one namespace more", 4097, 2, true, 1)
+		expect("few", 8, 16, false, 0)
+		expect("as many as have watches of their own", reflector.WatchesMax, 2*reflector.WatchesMax, false, 0)
+		expect("one more", reflector.WatchesMax+1, 0, true, 1)
+		expect("one less", reflector.WatchesMax, 0, true, 1)
+	})
+}
