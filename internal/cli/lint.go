@@ -31,7 +31,8 @@ func newLint(c *connection) *cobra.Command {
 			"or the named ones, or those in files as if they were applied. Nothing is changed. docs/lint.md explains every finding.\n\n" +
 			"Required permissions: list nodegates.nodegate.dev. The checks also read nodes, daemonsets, deployments, statefulsets,\n" +
 			"cronjobs, nodepools.karpenter.sh, resourceflavors.kueue.x-k8s.io, nodereadinessrules, validatingadmissionpolicies,\n" +
-			"mutatingadmissionpolicies and their bindings, configmaps named cilium-config, and those that deschedulers mount.\n" +
+			"mutatingadmissionpolicies and their bindings, clusterroles, configmaps named cilium-config, and those that deschedulers\n" +
+			"mount.\n" +
 			"For what cannot be read, the output lists the findings that may be missing.\n\n" +
 			"The exit status is 0 if there are no findings other than notes, 1 if there is an error or a warning, and 2 if this\n" +
 			"could not be determined.",
@@ -164,6 +165,8 @@ func readCluster(ctx context.Context, reader *read.Reader, w *lint.World) {
 	note(lint.Deployments, err)
 	w.TolerationsPolicy, err = reader.HasMutatingPolicy(ctx, admission.TolerationsPolicy)
 	note(lint.TolerationsPolicy, err)
+	w.UnconfinedAgent, err = reader.AgentUnconfined(ctx)
+	note(lint.AgentPolicy, err)
 	w.NodePools, err = reader.Others(ctx, read.NodePools)
 	note(lint.NodePools, err)
 	w.CiliumConfigs = make(map[string]map[string]string)

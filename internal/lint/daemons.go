@@ -176,6 +176,15 @@ func tolerationsNotAdded(j *checker, s *subject) []hit {
 	return []hit{{"mutatingadmissionpolicy/" + name, "the gate sets tolerate, but the policy " + name + " or its binding does not exist"}}
 }
 
+// agentNotConfined reports the gates that close when a shutdown is announced.
+func agentNotConfined(j *checker, s *subject) []hit {
+	if !j.UnconfinedAgent || !s.waits() || s.Reclose == v1alpha1.RecloseNever {
+		return nil
+	}
+	name := v1alpha1.AppAgent
+	return []hit{{"validatingadmissionpolicy/" + name, "ClusterRole " + name + " permits writes to the status of Nodes, but the policy " + name + " or its binding does not exist, or does not deny"}}
+}
+
 // untolerated returns the taints that are not tolerated, as text.
 func untolerated(tolerations []corev1.Toleration, taints []v1alpha1.Taint) (texts []string) {
 	for _, t := range taints {

@@ -47,6 +47,9 @@ type World struct {
 	// TolerationsPolicy reports whether the policy that adds tolerations to DaemonSets, and
 	// its binding, exist.
 	TolerationsPolicy bool
+	// UnconfinedAgent reports whether the node agent may write the status of Nodes, and the
+	// policy that confines it is not enforced.
+	UnconfinedAgent bool
 	// ResourceFlavors are those of Kueue.
 	ResourceFlavors []unstructured.Unstructured
 	// Unread contains read errors by kind. What could not be read must not be treated as
@@ -73,6 +76,8 @@ const (
 	ResourceFlavors     Kind = "resourceflavors"
 	// TolerationsPolicy is the policy that adds tolerations to DaemonSets.
 	TolerationsPolicy Kind = "mutatingadmissionpolicies"
+	// AgentPolicy is the policy that confines the node agent, if its ClusterRole requires one.
+	AgentPolicy Kind = "clusterroles, validatingadmissionpolicies"
 )
 
 // Severity is the severity of a finding.

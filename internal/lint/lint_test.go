@@ -139,6 +139,8 @@ func with(gates []string, change ...func(*World)) *World {
 	return w
 }
 
+func withUnconfinedAgent(w *World) { w.UnconfinedAgent = true }
+
 func withTolerationsPolicy(w *World) { w.TolerationsPolicy = true }
 
 func daemonSets(items ...gate.DaemonSet) func(*World) {
@@ -374,6 +376,16 @@ var cases = map[string]ruleCases{
 			"unread": with([]string{agent("  tolerate: true\n")}, func(w *World) {
 				w.Unread = map[Kind]error{TolerationsPolicy: errors.New("forbidden")}
 			}),
+		},
+	},
+	"agent-not-confined": {
+		bad: map[string]*World{
+			"no policy": with([]string{agent("")}, withUnconfinedAgent),
+		},
+		good: map[string]*World{
+			"confined, or no agent":                 with([]string{agent("")}),
+			"the gate does not close for shutdowns": with([]string{agent("  reclosePolicy: Never\n")}, withUnconfinedAgent),
+			"paused":                                with([]string{agent("  mode: Paused\n")}, withUnconfinedAgent),
 		},
 	},
 	"autoscaler-does-not-know-key": {

@@ -47,6 +47,11 @@ var Rules = []Rule{
 		Do:  "Apply the manifests of this version (Kubernetes 1.36 and newer, without birth=webhook). On other clusters, remove tolerate from the gate, and run 'kubectl gate tolerate' when a DaemonSet is new.",
 	},
 	{
+		ID: "agent-not-confined", Severity: Warning, Needs: []Kind{AgentPolicy}, check: agentNotConfined,
+		Why: "The node agent announces shutdowns, for which it may patch the status of every Node. Without the policy, an attacker with the token of one of its pods can close gates on all nodes, and change everything else in their status.",
+		Do:  "Apply the manifests of the agent again, or set agent.announceShutdowns to false.",
+	},
+	{
 		ID: "daemon-without-probe", Severity: Note, Needs: []Kind{DaemonSets}, check: daemonWithoutProbe,
 		Why: "The daemon's pods are ready as soon as they run, even if the daemon does not work.",
 		Do:  "Add a readinessProbe to the daemon, unless the gate should only wait until the daemon runs.",

@@ -5,11 +5,13 @@ package read
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/writers"
 )
@@ -82,6 +85,32 @@ func (r *Reader) HasMutatingPolicy(ctx context.Context, name string) (bool, erro
 		return false, fmt.Errorf("reading policy %s: %w", name, err)
 	}
 	return true, nil
+}
+
+// AgentUnconfined reports whether the ClusterRole of the node agent permits writes to the
+// status of Nodes, and the policy that confines them or its binding does not exist, or does
+// not deny.
+func (r *Reader) AgentUnconfined(ctx context.Context) (bool, error) {
+	role, err := r.core.RbacV1().ClusterRoles().Get(ctx, v1alpha1.AppAgent, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("reading clusterrole %s: %w", v1alpha1.AppAgent, err)
+	}
+	if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "nodes/status") }) {
+		return false, nil
+	}
+	if _, err = r.AdmissionPolicy(ctx, v1alpha1.AppAgent); err == nil {
+		var binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
+		if binding, err = r.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, v1alpha1.AppAgent, metav1.GetOptions{}); err == nil {
+			return !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny), nil
+		}
+	}
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, fmt.Errorf("reading the node agent's policy: %w", err)
 }
 
 // SomeNodes returns at most limit Nodes.
