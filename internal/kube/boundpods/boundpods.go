@@ -154,10 +154,10 @@ const (
 )
 
 // fewTolerations returns the tolerations of a pod. If there are too many, the pod counts as
-// tolerating nothing.
+// tolerating everything, so that it is not evicted although it tolerates the gate's taint.
 func fewTolerations(all []corev1.Toleration) []corev1.Toleration {
 	if len(all) > maxTolerations {
-		return nil
+		return []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	}
 	return all
 }
