@@ -285,7 +285,8 @@ type DaemonSet struct {
 	// Unprobed is true if no container of the pod template has a readiness probe. The
 	// pods are then ready as soon as they run.
 	Unprobed bool
-	// RollingOut is true while pods of an older template are being replaced.
+	// RollingOut is true while pods of an older template are being replaced on any node, or
+	// one is yet to be created.
 	RollingOut bool
 	// Surges is true if the DaemonSet controller may keep two pods on a node during a
 	// rollout. Otherwise, it deletes all pods but the oldest.

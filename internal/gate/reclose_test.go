@@ -143,6 +143,9 @@ func TestRegression(t *testing.T) {
 		"the last new pod of a rollout becomes ready in time": {
 			{0, "rollout", "holds", false}, {5 * time.Minute, "not ready", "holds", false}, {299 * time.Second, "not ready", "holds", false},
 			{time.Second, "not ready", "holds", true}},
+		"the last new pod of a rollout, as one of several alternatives": {
+			{0, "rollout", "holds", false}, {5 * time.Minute, "none", "holds", false}, {299 * time.Second, "none", "holds", false},
+			{time.Second, "none", "holds", true}},
 		"a pod that has been ready since its rollout is not excused": {
 			{0, "rollout", "holds", false}, {time.Minute, "holds", "holds", false}, {0, "not ready", "holds", false},
 			{2 * time.Minute, "not ready", "holds", true}},

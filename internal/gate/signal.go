@@ -66,10 +66,11 @@ type Reading struct {
 	Blind bool
 }
 
-// ofPod reports whether the reason concerns a pod that does not count as ready.
+// ofPod reports whether the reason concerns a pod that does not count as ready, or may do
+// so, as that of several alternatives.
 func (r Reading) ofPod() bool {
 	switch r.Reason {
-	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodNotByDaemonSet, v1alpha1.ReadingPodNotReady, v1alpha1.ReadingPodReadyTooBriefly, v1alpha1.ReadingPodNotAnnotated, v1alpha1.ReadingPodTerminating:
+	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodNotByDaemonSet, v1alpha1.ReadingPodNotReady, v1alpha1.ReadingPodReadyTooBriefly, v1alpha1.ReadingPodNotAnnotated, v1alpha1.ReadingPodTerminating, v1alpha1.ReadingNoneHolds:
 		return true
 	}
 	return false

@@ -34,6 +34,8 @@ func (s flagSignal) Read(in Input) Reading {
 		r.Rollout = true
 	case "not ready": // a pod
 		r.Reason = v1alpha1.ReadingPodNotReady
+	case "none": // of several alternatives
+		r.Reason = v1alpha1.ReadingNoneHolds
 	}
 	return r
 }

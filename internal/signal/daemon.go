@@ -23,7 +23,7 @@ func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.
 	if !observed {
 		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: ds.String()}
 	}
-	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing}
+	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Rollout: ds.RollingOut}
 	notByDaemonSet := ""
 	for i := range pods {
 		switch p := &pods[i]; {
@@ -31,7 +31,7 @@ func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.
 		case p.Unlabelled:
 			notByDaemonSet = p.Name
 		case ds.Surges || !excess(p, pods, in.Node.Created):
-			best = either(best, requireReadyFor(readPod(p, in), p, minReady, in.Now))
+			best = either(best, readOwnPod(ds, p, minReady, in))
 		}
 	}
 	best.Alternative = ds.Surges
@@ -46,8 +46,14 @@ func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.
 	} else if missing {
 		best.Subject = ds.String()
 	}
-	best.Rollout = ds.RollingOut
 	return best
+}
+
+// readOwnPod reads whether a pod of the DaemonSet has been ready for long enough.
+func readOwnPod(ds *gate.DaemonSet, p *gate.Pod, minReady time.Duration, in gate.Input) gate.Reading {
+	r := requireReadyFor(readPod(p, in), p, minReady, in.Now)
+	r.Rollout = ds.RollingOut && replaced(r.Reason, p)
+	return r
 }
 
 // excess reports whether the DaemonSet controller will delete a pod because its

@@ -111,12 +111,44 @@ func TestDaemonSetRollout(t *testing.T) {
 	}{
 		"the pod is being replaced":   {aNode(with("agent", rollingOut), running("agent", terminating)), true},
 		"the pod is not there":        {aNode(with("agent", rollingOut)), true},
+		"the new one is not ready":    {aNode(with("agent", rollingOut), running("agent", notReady)), true},
+		"not even a status":           {aNode(with("agent", rollingOut), running("agent", notReady, func(p *gate.Pod) { p.ReadySince = time.Time{} })), true},
+		"the node's clock is slow":    {aNode(with("agent", rollingOut), running("agent", notReady, created(time.Second))), true},
+		"an old one fails meanwhile":  {aNode(with("agent", rollingOut), running("agent", notReady, created(time.Hour))), false},
+		"the new one fails again":     {aNode(with("agent", rollingOut), running("agent", notReady, created(91*time.Second))), false},
+		"surging, the new pod first":  {aNode(with("agent", rollingOut, surging), running("agent", notReady, created(time.Hour)), running("agent", terminating)), true},
+		"surging, the old pod first":  {aNode(with("agent", rollingOut, surging), running("agent", terminating), running("agent", notReady, created(time.Hour))), true},
 		"no rollout":                  {aNode(with("agent"), running("agent", terminating)), false},
 		"it does not run on the node": {aNode(with("agent", rollingOut, onlyOn("cpu"))), false},
 		"it is ready":                 {aNode(with("agent", rollingOut), running("agent")), false},
 	} {
 		if r, _ := read(t, s, c.node); r.Rollout != c.want {
 			t.Errorf("%s: rollout %v", name, r.Rollout)
+		}
+	}
+}
+
+// A daemon that fails closes the gate after closeAfterSeconds, also while its DaemonSet's
+// rollout is not finished on another node, such as one that is being created or is dead.
+func TestFailureDuringARolloutElsewhere(t *testing.T) {
+	for name, source := range map[string]v1alpha1.SignalSource{
+		"daemonSet":  {DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}},
+		"daemonSets": {DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}},
+		"pods":       {Pods: anyPod},
+	} {
+		w := aNode(with("agent", rollingOut), running("agent", notReady, created(time.Hour)))
+		g := aClosedGate(mustCompile(t, source), gate.Record{}, w)
+		g.Reclose, g.CloseAfter, g.RolloutGrace = v1alpha1.RecloseOnRegression, 2*time.Minute, 10*time.Minute
+		open := gate.Record{State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Boot: "a", Taint: gate.TaintText(g.Taint), Source: g.Source}
+		w.facts.Node.Records["cni"], w.facts.Node.Taints = open.String(), nil
+		w.facts.Granted = map[string]bool{"cni": true}
+		d := gate.Decide([]gate.Gate{g}, &w.facts, epoch)
+		w.facts.Lost = map[string][]gate.Lost{"cni": d.Verdicts[0].Lost}
+		if want := epoch.Add(90 * time.Second); d.Changes || !d.Recheck.Equal(want) { // it has not been ready for 30 seconds
+			t.Errorf("%s: changes %t, recheck at %s, want %s", name, d.Changes, d.Recheck, want)
+		}
+		if d := gate.Decide([]gate.Gate{g}, &w.facts, d.Recheck); d.Verdicts[0].Reason != v1alpha1.ReasonRegression {
+			t.Errorf("%s: after two minutes, %s (%s)", name, d.Verdicts[0].After, d.Verdicts[0].Reason)
 		}
 	}
 }

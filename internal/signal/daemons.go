@@ -126,7 +126,7 @@ func either(a, b gate.Reading) gate.Reading {
 		a.Recheck = gate.Earliest(a.Recheck, b.Recheck)
 	}
 	if a.State == gate.NotYet && b.State == gate.NotYet && a.Reason != v1alpha1.ReadingPodMissing && b.Reason != v1alpha1.ReadingPodMissing {
-		a.Since = neitherSince(a.Since, b.Since)
+		a.Since, a.Rollout = neitherSince(a.Since, b.Since), a.Rollout || b.Rollout
 	}
 	return a
 }

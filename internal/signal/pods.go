@@ -52,6 +52,23 @@ func requireReadyFor(r gate.Reading, p *gate.Pod, minReady time.Duration, now ti
 	return r
 }
 
+// startTime is how long after a pod's creation its kubelet may report for the first time
+// whether the pod is ready.
+const startTime = time.Minute
+
+// replaced reports whether a rollout may be the reason why a pod does not count as ready:
+// it is being deleted, or its readiness has not changed since it started. If a pod fails
+// later, that has nothing to do with a rollout, which may be in progress on other nodes.
+func replaced(reason v1alpha1.ReadingReason, p *gate.Pod) bool {
+	switch reason {
+	case v1alpha1.ReadingPodTerminating:
+		return true
+	case v1alpha1.ReadingPodNotReady, v1alpha1.ReadingPodReadyTooBriefly:
+		return !p.ReadySince.After(p.Created.Add(startTime))
+	}
+	return false
+}
+
 // pods holds when the matching pods on the node are ready, regardless of their owner. If a
 // DaemonSet's own rollout replaces a pod, the rollout excuses the reading as it does
 // for the signals that name DaemonSets.
@@ -117,7 +134,7 @@ func (s pods) Read(in gate.Input) gate.Reading {
 	for i := range found {
 		if p := &found[i]; counts(p) {
 			r := s.read(p, in)
-			r.Rollout = r.State == gate.NotYet && s.rolledOut(in, p.Owner)
+			r.Rollout = replaced(r.Reason, p) && s.rolledOut(in, p.Owner)
 			all, best, some = both(all, r), either(best, r), true
 		}
 	}

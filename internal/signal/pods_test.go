@@ -93,6 +93,7 @@ func TestPodsRollout(t *testing.T) {
 		"no rollout":                    {aNode(with("agent"), running("agent", terminating)), false, false},
 		"the pod is being replaced":     {aNode(with("agent", rollingOut), running("agent", terminating)), true, true},
 		"the new one is not ready":      {aNode(with("agent", rollingOut), running("agent", notReady)), true, true},
+		"an old one fails meanwhile":    {aNode(with("agent", rollingOut), running("agent", notReady, created(time.Hour))), false, false},
 		"the pod is not there":          {aNode(with("agent", rollingOut)), true, true},
 		"it is ready":                   {aNode(with("agent", rollingOut), running("agent")), false, false},
 		"it does not run on the node":   {aNode(with("agent", rollingOut, onlyOn("cpu"))), false, false},
@@ -100,6 +101,7 @@ func TestPodsRollout(t *testing.T) {
 		"a daemon in another namespace": {aNode(with("agent", rollingOut, elsewhere)), false, false},
 		"another owner's pod":           {aNode(with("agent", rollingOut), running("agent", notReady, ofAnotherOwner)), false, false},
 		"one of two is excused":         {aNode(with("agent", rollingOut), running("agent", notReady), running("agent", notReady, ofAnotherOwner)), true, false},
+		"the second of two is excused":  {aNode(with("agent", rollingOut), running("agent", notReady, ofAnotherOwner), running("agent", notReady)), true, false},
 		"DaemonSets are not observed":   {aNode(running("agent", notReady)), false, false},
 	} {
 		for require, want := range map[*v1alpha1.PodsSignal]bool{anyPod: c.any, allPods: c.all} {
