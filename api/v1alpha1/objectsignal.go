@@ -101,7 +101,8 @@ const (
 	NodeByLabel NodeBy = "Label"
 	// NodeByField means that the field nodeField contains the node's name.
 	NodeByField NodeBy = "Field"
-	// NodeByOwner means that an owner reference of the object is to the node.
+	// NodeByOwner means that the object's first owner reference of kind Node is to
+	// the node.
 	NodeByOwner NodeBy = "Owner"
 )
 

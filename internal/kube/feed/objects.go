@@ -108,7 +108,7 @@ func (s *Objects) Convert(o runtime.Object) *ObjectFact {
 		}
 		f.facts[i] = v.evaluate(content)
 		f.facts[i].Name, f.facts[i].Error = f.name, s.nodes.intern.text(f.facts[i].Error)
-		if owner := anyNodeOwner(m.GetOwnerReferences()); owner != nil {
+		if owner := nodeOwner(m.GetOwnerReferences(), node); owner != nil {
 			f.facts[i].Owner = internUID(s.nodes.intern, owner.UID)
 		}
 	}

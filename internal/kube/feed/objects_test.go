@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -110,6 +111,28 @@ func testObjects(t *testing.T, f *testFeed, query gate.ObjectQuery) {
 	kind.Put(testObject("x", "a", true))
 	f.wantChanged(t, "no longer needed")
 	wants("no longer needed", "a", "unknown")
+}
+
+// An owner is a former Node only if it has the name of the object's node. By owner, an object
+// belongs to the first Node that owns it.
+func TestObjectsOwnedByOtherNodes(t *testing.T) {
+	byName, byLabel, byOwner := testQuery("", ""), testQuery(v1alpha1.NodeByLabel, "example.com/node"), testQuery(v1alpha1.NodeByOwner, "")
+	set := NewObjects(NewNodes(IgnoreChange), []gate.ObjectQuery{byName, byLabel, byOwner}, func(gate.ObjectQuery) func(string) { return IgnoreNode })
+	o := testObject("c", "b", true)
+	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a", UID: "a1"}, {APIVersion: "v1", Kind: "Node", Name: "b", UID: "b1"}})
+	set.Put(set.Convert(o))
+	for _, c := range []struct {
+		query gate.ObjectQuery
+		node  string
+		owner types.UID
+	}{{byName, "c", ""}, {byLabel, "b", "b1"}, {byOwner, "a", "a1"}} {
+		if on := set.On(c.node, c.query); len(on) != 1 || on[0].State != gate.Holds || on[0].Owner != c.owner {
+			t.Errorf("%s: on %s: %+v, want one with the owner %q", c.query.NodeBy, c.node, on, c.owner)
+		}
+	}
+	if on := set.On("b", byOwner); len(on) != 0 {
+		t.Errorf("on the second owner: %+v", on)
+	}
 }
 
 // A kind that nodegate may not read makes the signals over it unknown, and nothing else: it
