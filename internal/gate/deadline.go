@@ -165,6 +165,12 @@ func (d *decider) passed(s *slot) bool {
 	return false
 }
 
+// isException reports whether the gate is open because its deadline opened it, or was until
+// the node became unreachable or announced its shutdown.
+func (r *Record) isException() bool {
+	return r.Reason == v1alpha1.ReasonDeadlinePassed || r.Overdue && r.awaitsBoot()
+}
+
 // endDeadlineException ends the exception for a gate that its deadline opened, once all
 // of its signals hold and the node's group is complete.
 func (d *decider) endDeadlineException(s *slot) {

@@ -156,7 +156,7 @@ type Trust struct {
 	node   *Node
 	podsAt time.Time
 	// booted is the time at which the current boot was first observed. Zero if the gate
-	// did not close for a boot.
+	// neither closed for a boot nor was opened by its deadline.
 	booted time.Time
 }
 
@@ -177,6 +177,8 @@ func (d *decider) trustIn(r *Record) Trust {
 	}
 	if r.closedForBoot() || r.awaitsBoot() && r.Boot != n.BootID {
 		t.booted, t.known = t.bootKnown, d.Boot.Known
+	} else if r.isException() && r.Boot == n.BootID { // perhaps nothing has been proved in this boot
+		t.booted = Earliest(t.since, d.bootSeen())
 	}
 	if d.Boot.After == "" {
 		t.former = d.Boot.Known

@@ -67,6 +67,40 @@ func TestConditionHeartbeat(t *testing.T) {
 	}
 }
 
+// A heartbeat from before a reboot ends no exception of a gate that its deadline opened,
+// also after the controller has restarted, and if the node is unreachable in the meantime.
+func TestHeartbeatAfterDeadline(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		c := checked(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}})
+		c.gate.Deadline = gate.Deadline{Ready: time.Minute, Open: true}
+		n := &c.world.facts.Node
+		n.Conditions = append(n.Conditions, beat("Net", "True", 30*time.Second))
+		c.reboots("b", true)
+		c.after(0)
+		c.is(v1alpha1.StateClosed, v1alpha1.ReasonRebooted)
+		c.after(61 * time.Second)
+		c.is(v1alpha1.StateOpen, v1alpha1.ReasonDeadlinePassed)
+		if restarted {
+			c.world.facts.Boot = gate.Boot{Seen: c.now}
+		}
+		if r := c.after(time.Second); r.Reason != staleHeartbeat {
+			t.Errorf("restarted: %t: in the exception: %s", restarted, r.Message())
+		}
+		c.is(v1alpha1.StateOpen, v1alpha1.ReasonDeadlinePassed)
+		n.Conditions[0].Status, n.Conditions[0].Transition = corev1.ConditionUnknown, c.now
+		c.after(time.Second)
+		c.is(v1alpha1.StateClosed, v1alpha1.ReasonNodeSilent)
+		n.Conditions[0].Status, n.Conditions[0].Transition = corev1.ConditionTrue, c.now
+		c.after(time.Second)
+		c.is(v1alpha1.StateOpen, v1alpha1.ReasonDeadlinePassed)
+		c.after(time.Second)
+		c.is(v1alpha1.StateOpen, v1alpha1.ReasonDeadlinePassed)
+		n.Conditions[1].Heartbeat = c.now.Add(gate.HeartbeatSkew)
+		c.after(20 * time.Second)
+		c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold)
+	}
+}
+
 // If the passing of time changes the reading of a condition, it is repeated at that
 // time.
 func TestConditionRecheck(t *testing.T) {
