@@ -305,10 +305,12 @@ type ConditionSignal struct {
 	// the heartbeat is ignored.
 	//
 	// If set, the condition is evidence of the current boot once its heartbeat is
-	// later than the time at which the boot was first observed. The kubelet and the
-	// node problem detector write a heartbeat every 5 minutes if nothing changes.
-	// With a value of less than 330, such a condition is unknown for part of the
-	// time.
+	// more than 10 seconds later than the time at which the boot was first observed.
+	//
+	// If nothing changes, the node problem detector writes a heartbeat every 5
+	// minutes. The kubelet does so 2.5 to 7.5 minutes after it started or its status
+	// changed, and every 5 minutes after that. With a value of less than 460, such a
+	// condition may be unknown for part of the time.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=86400
