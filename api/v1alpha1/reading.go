@@ -10,7 +10,8 @@ type ReadingReason string
 const (
 	// ReadingReady means that the required pods are ready.
 	ReadingReady ReadingReason = "PodReady"
-	// ReadingPodMissing means that the required pod does not exist on the node.
+	// ReadingPodMissing means that the required pod does not exist on the node, or
+	// has finished.
 	ReadingPodMissing ReadingReason = "PodMissing"
 	// ReadingPodNotByDaemonSet means that the DaemonSet owns a pod on the node that
 	// the DaemonSet controller did not create, and none that it did create.

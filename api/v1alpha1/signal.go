@@ -53,8 +53,8 @@ type SignalSource struct {
 	// +optional
 	DaemonSets *DaemonSetsSignal `json:"daemonSets,omitempty"`
 
-	// pods holds when the matching pods on the node are ready. Mirror pods are
-	// ignored.
+	// pods holds when the matching pods on the node are ready. Mirror pods and pods
+	// that have finished are ignored.
 	// +optional
 	Pods *PodsSignal `json:"pods,omitempty"`
 
@@ -195,7 +195,7 @@ type PodsSignal struct {
 	Selector LabelSelector `json:"selector"`
 
 	// readyBy specifies what makes a pod ready: its Ready condition, an annotation,
-	// or either of them. A pod that is terminating or has finished is never ready.
+	// or either of them. A pod that is terminating is never ready.
 	// +optional
 	// +kubebuilder:default=Condition
 	ReadyBy ReadyBy `json:"readyBy,omitempty"`
