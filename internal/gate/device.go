@@ -59,12 +59,13 @@ func CompareDeviceQueries(a, b DeviceQuery) int {
 type Devices struct {
 	// Names contains the names of the usable devices, separated by commas: those that
 	// the query selects and that have no taint in the slice that keeps pods off.
-	Names string
+	// FailedNames contains those whose selectors could not be evaluated.
+	Names, FailedNames string
 	// Taint is the first such taint, with the name of its device. Error is the first error
 	// of a selector, with the name of the device. Empty if there is none.
 	Taint, Error string
 	// Usable, Tainted and Failed are the numbers of devices that are in Names, that have
-	// such a taint, and whose selectors could not be evaluated.
+	// such a taint, and that are in FailedNames.
 	Usable, Tainted, Failed int32
 }
 
@@ -164,16 +165,28 @@ func (r *DeviceTaintRule) Selects(driver, pool string) bool {
 	return (r.Driver == "" || r.Driver == driver) && (r.Pool == "" || r.Pool == pool)
 }
 
-// Apply returns the devices of a pool with the rules applied.
+// Apply returns the devices of a pool with the rules applied. A device that a rule taints is
+// not usable, whatever the selectors' result.
 func (all DeviceTaintRules) Apply(driver, pool string, d Devices) Devices {
 	if !slices.ContainsFunc(all, func(r DeviceTaintRule) bool { return r.Selects(driver, pool) }) {
 		return d
 	}
-	for name := range strings.SplitSeq(d.Names, ",") {
-		i := slices.IndexFunc(all, func(r DeviceTaintRule) bool {
-			return r.Selects(driver, pool) && (r.Device == "" || r.Device == name)
+	first := func(name string) int {
+		return slices.IndexFunc(all, func(r DeviceTaintRule) bool {
+			return name != "" && r.Selects(driver, pool) && (r.Device == "" || r.Device == name)
 		})
-		if name == "" || i < 0 {
+	}
+	for name := range strings.SplitSeq(d.FailedNames, ",") {
+		if first(name) >= 0 {
+			d.Failed--
+		}
+	}
+	if d.Failed == 0 {
+		d.Error = ""
+	}
+	for name := range strings.SplitSeq(d.Names, ",") {
+		i := first(name)
+		if i < 0 {
 			continue
 		}
 		d.Usable--

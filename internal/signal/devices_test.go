@@ -57,7 +57,9 @@ func in(pool string, s gate.DeviceSlice) gate.DeviceSlice {
 
 func sick(d *gate.Devices) { d.Tainted, d.Taint = 2, "k:NoSchedule on device x" }
 
-func failing(d *gate.Devices) { d.Failed, d.Error = 1, "device y: no such key: model" }
+func failing(d *gate.Devices) {
+	d.FailedNames, d.Failed, d.Error = "y", 1, "device y: no such key: model"
+}
 
 func TestMinDevices(t *testing.T) {
 	const (
@@ -67,8 +69,8 @@ func TestMinDevices(t *testing.T) {
 		missing = "ResourceSlice of DRA driver " + draDriver
 	)
 	rule := gate.DeviceTaintRule{Name: "r", Taint: "t:NoExecute"}
-	forPool, forDevice, forOther := rule, rule, rule
-	forPool.Pool, forDevice.Device, forOther.Driver = "q", "b", "other"
+	forPool, forDevice, forOther, forFailing := rule, rule, rule, rule
+	forPool.Pool, forDevice.Device, forOther.Driver, forFailing.Device = "q", "b", "other", "y"
 	incomplete := holding("a,b,c,d")
 	incomplete.Count = 2
 	former := holding("a,b,c,d")
@@ -93,6 +95,11 @@ func TestMinDevices(t *testing.T) {
 		"not observed":             {aNode(), gate.Unknown, notObserved, missing},
 		"rule for one": {ruled(devicesOfU(holding("a,b,c,d")), forOther, forDevice), gate.NotYet, few,
 			"3" + of + "; 1 carries a taint: t:NoExecute on device b by DeviceTaintRule r of pool p"},
+		"rule for the failing one": {ruled(devicesOfU(holding("a,b,c", failing)), forFailing), gate.NotYet, few, "3" + of},
+		"rule, beside failing": {ruled(devicesOfU(holding("a,b,c,d", failing)), forDevice), gate.Unknown, v1alpha1.ReadingExpressionFailed,
+			"pool p, device y: no such key: model"},
+		"rule for all, one failing": {ruled(devicesOfU(holding("a", failing)), rule), gate.NotYet, few,
+			"0" + of + "; 1 carries a taint: t:NoExecute on device a by DeviceTaintRule r of pool p"},
 		"rule for all":             {ruled(devicesOfU(holding("a,b,c,d")), rule), gate.NotYet, few, "0" + of + "; 4 carry a taint, the first: t:NoExecute on device a by DeviceTaintRule r of pool p"},
 		"rule for a pool":          {ruled(devicesOfU(holding("a,b,c,d"), in("q", holding("a"))), forPool), gate.Holds, matches, every},
 		"rules unknown":            {unruled(devicesOfU(holding("a,b,c,d"))), gate.Unknown, notObserved, "the list of DeviceTaintRules"},

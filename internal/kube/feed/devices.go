@@ -40,7 +40,7 @@ func (c *deviceCounter) count(driver string, devices []*resourcev1.Device) (sum 
 	if !c.query.Counts() {
 		return sum
 	}
-	var names strings.Builder
+	var names, failed strings.Builder
 	for _, d := range devices {
 		selected, err := c.selects(driver, d)
 		taint := strongTaint(d)
@@ -48,6 +48,7 @@ func (c *deviceCounter) count(driver string, devices []*resourcev1.Device) (sum 
 		case taint != nil && (err != nil || !selected):
 		case err != nil:
 			sum.Failed++
+			appendName(&failed, d.Name)
 			if sum.Error == "" {
 				sum.Error = c.interner.text("device " + d.Name + ": " + err.Error())
 			}
@@ -57,14 +58,20 @@ func (c *deviceCounter) count(driver string, devices []*resourcev1.Device) (sum 
 				sum.Taint = c.interner.text(taintText(taint) + " on device " + d.Name)
 			}
 		case selected:
-			if sum.Usable++; sum.Usable > 1 {
-				names.WriteByte(',')
-			}
-			names.WriteString(d.Name)
+			sum.Usable++
+			appendName(&names, d.Name)
 		}
 	}
-	sum.Names = c.interner.text(names.String())
+	sum.Names, sum.FailedNames = c.interner.text(names.String()), c.interner.text(failed.String())
 	return sum
+}
+
+// appendName appends a name to a list whose names are separated by commas.
+func appendName(list *strings.Builder, name string) {
+	if list.Len() > 0 {
+		list.WriteByte(',')
+	}
+	list.WriteString(name)
 }
 
 // selects reports whether all selectors select a device.

@@ -86,9 +86,9 @@ func TestCountDevices(t *testing.T) {
 		"selected":     {[]string{model + ` == "x"`}, []string{"a=x", "b=y", "c=x"}, gate.Devices{Names: "a,c", Usable: 2}},
 		"not selected": {[]string{model + ` == "x"`}, []string{"a=y:NoSchedule", "b:NoSchedule"}, gate.Devices{}},
 		"by all":       {[]string{model + ` != "x"`, model + ` != "y"`}, []string{"a=x", "b=y", "c=z"}, gate.Devices{Names: "c", Usable: 1}},
-		"fails": {[]string{model + ` == "x"`}, []string{"a=x", "b", "c"}, gate.Devices{Names: "a", Usable: 1, Failed: 2,
+		"fails": {[]string{model + ` == "x"`}, []string{"a=x", "b", "c"}, gate.Devices{Names: "a", FailedNames: "b,c", Usable: 1, Failed: 2,
 			Error: "device b: no such key: model. consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields"}},
-		"invalid": {[]string{"device.x"}, []string{"a"}, gate.Devices{Failed: 1, Error: "device a: line 1, column 7: undefined field 'x'"}},
+		"invalid": {[]string{"device.x"}, []string{"a"}, gate.Devices{FailedNames: "a", Failed: 1, Error: "device a: line 1, column 7: undefined field 'x'"}},
 	} {
 		o := withDevices(testSlice("s", "n", "u", 1, 1), tt.devices...)
 		s := NewResourceSlices(NewNodes(IgnoreChange), draDriver, SliceNeeds{Queries: []gate.DeviceQuery{counting(tt.selectors...)}}, func(gate.Aspect) func(string) { return IgnoreNode })
@@ -103,7 +103,7 @@ func TestCountDevices(t *testing.T) {
 // of all nodes.
 func TestCapacityOutOfRange(t *testing.T) {
 	const memory = `device.capacity["gpu.example.com"].memory.compareTo(quantity("40Gi")) >= 0`
-	failed := gate.Devices{Names: "b", Usable: 1, Failed: 1, Error: "device a: capacity memory: quantity out of range: more than 1e+200"}
+	failed := gate.Devices{Names: "b", FailedNames: "a", Usable: 1, Failed: 1, Error: "device a: capacity memory: quantity out of range: more than 1e+200"}
 	for name, tt := range map[string]struct {
 		selectors []string
 		want      gate.Devices
