@@ -304,10 +304,13 @@ func (s *builder) runs(name, container string, isReady bool, change ...func(*cor
 	return s.put("system:node:"+name, KindPod, pod)
 }
 
-// finishes reports the end of a pod on node "a" that runs once. Its label names a boot.
+// finishes reports the phase of a pod on node "a" that runs once. Its label names a boot.
 func (s *builder) finishes(name, boot string, phase corev1.PodPhase, change ...func(*corev1.Pod)) *builder {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name, Labels: map[string]string{"app": "run", v1alpha1.BootLabel: boot}}}
 	pod.Spec.NodeName, pod.Status.Phase = "a", phase
+	if before, known := s.current[ID{KindPod, "system", name}]; known {
+		pod.UID, pod.CreationTimestamp = before.GetUID(), before.GetCreationTimestamp()
+	}
 	for _, f := range change {
 		f(pod)
 	}

@@ -59,10 +59,10 @@ func (l evaluator) success(pod *corev1.Pod, s *v1alpha1.CompletedSignal, selecto
 			exists = true
 		case other.Status.Phase != corev1.PodFailed || other.CreationTimestamp.Before(&pod.CreationTimestamp):
 			continue
-		case other.CreationTimestamp.After(pod.CreationTimestamp.Time) && !ended.After(other.CreationTimestamp.Time):
-			return notYet, fmt.Sprintf("pod %s/%s was created after the success of pod %s, and has failed", other.Namespace, other.Name, pod.Name)
-		default: // its creation is not after the success, which the record may contain
-			result, why = l.doubtful, "a pod that was created before the success of another one has failed"
+		case other.CreationTimestamp.After(pod.CreationTimestamp.Time):
+			return notYet, fmt.Sprintf("pod %s/%s was created after pod %s, which succeeded, and has failed", other.Namespace, other.Name, pod.Name)
+		default: // which of them decides depends on their ends
+			result, why = l.doubtful, "a pod that was created in the same second as a successful one has failed"
 		}
 	}
 	if !exists {

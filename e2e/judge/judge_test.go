@@ -127,8 +127,17 @@ var histories = []history{
 	{RuleOpening, "opens on a run whose pod was deleted long ago", "", func(s *builder) {
 		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).remove(KindPod, "system", "run").pass(time.Hour).opens("a")
 	}},
-	{RuleOpening, "opens although a later run has failed", "was created after the success of pod run, and has failed", func(s *builder) {
+	{RuleOpening, "opens although a later run has failed", "pod system/later was created after pod run, which succeeded, and has failed", func(s *builder) {
 		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).pass(time.Minute)
+		s.finishes("later", "boot-1", corev1.PodFailed).pass(time.Minute).opens("a")
+	}},
+	{RuleOpening, "opens although an overlapping run has failed", "pod system/later was created after pod run, which succeeded, and has failed", func(s *builder) {
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodRunning).pass(20 * time.Second)
+		s.finishes("later", "boot-1", corev1.PodRunning).pass(20 * time.Second)
+		s.finishes("run", "boot-1", corev1.PodSucceeded, func(p *corev1.Pod) {
+			ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(s.now)}}
+			p.Status.ContainerStatuses = []corev1.ContainerStatus{{State: ended}}
+		})
 		s.finishes("later", "boot-1", corev1.PodFailed).pass(time.Minute).opens("a")
 	}},
 	{RuleOpening, "opens although an earlier run has failed", "", func(s *builder) {

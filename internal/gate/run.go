@@ -47,31 +47,60 @@ type Remembering interface {
 	Remembers(in Input) bool
 }
 
-// Completions contains the times of successful runs, by an ID of what has run. It is a
-// sorted list of ID=TIME, separated by spaces, with times in Unix seconds.
-type Completions string
-
-// Of returns the time at which the run with an ID succeeded, or zero.
-func (c Completions) Of(id string) time.Time {
-	for entry := range strings.SplitSeq(string(c), " ") {
-		if rest, ok := strings.CutPrefix(entry, id+"="); ok {
-			if seconds, err := strconv.ParseInt(rest, 10, 64); err == nil {
-				return time.Unix(seconds, 0).UTC()
-			}
-		}
-	}
-	return time.Time{}
+// Success is a successful run. The zero value means that there is none.
+type Success struct {
+	// Ended is the time at which the run ended, and Created that at which its pod was
+	// created.
+	Ended, Created time.Time
 }
 
-// Add adds the success of a run, unless a later one with the same ID is contained. IDs
-// must be free of spaces and "=".
-func (c *Completions) Add(id string, at time.Time) {
-	if !c.Of(id).Before(at.Truncate(time.Second)) {
-		return
+// IsZero reports whether there is no success.
+func (s Success) IsZero() bool { return s.Ended.IsZero() }
+
+// Equal reports whether records contain the same for two successes.
+func (s Success) Equal(other Success) bool {
+	return s.Ended.Unix() == other.Ended.Unix() && s.Created.Unix() == other.Created.Unix()
+}
+
+// Latest returns the later end and the later creation of two successes.
+func (s Success) Latest(other Success) Success {
+	return Success{Ended: Latest(s.Ended, other.Ended), Created: Latest(s.Created, other.Created)}
+}
+
+// Completions contains successful runs, by an ID of what has run. It is a sorted list of
+// ID=ENDED/CREATED, separated by spaces, with times in Unix seconds.
+type Completions string
+
+// Of returns the success of a run with an ID.
+func (c Completions) Of(id string) Success {
+	for entry := range strings.SplitSeq(string(c), " ") {
+		if rest, ok := strings.CutPrefix(entry, id+"="); ok {
+			ended, created, both := strings.Cut(rest, "/")
+			if !both { // written by an older version
+				created = ended
+			}
+			return Success{Ended: unixTime(ended), Created: unixTime(created)}
+		}
 	}
+	return Success{}
+}
+
+// unixTime returns the time of a text in Unix seconds, or zero if it is none.
+func unixTime(text string) time.Time {
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0).UTC()
+}
+
+// Add adds the success of a run. If one with the same ID is contained, the result has the
+// latest times of both. IDs must be free of spaces and "=".
+func (c *Completions) Add(id string, s Success) {
+	s = s.Latest(c.Of(id))
 	entries := strings.Fields(string(*c))
 	entries = slices.DeleteFunc(entries, func(entry string) bool { return strings.HasPrefix(entry, id+"=") })
-	entries = append(entries, id+"="+strconv.FormatInt(at.Unix(), 10))
+	entries = append(entries, id+"="+strconv.FormatInt(s.Ended.Unix(), 10)+"/"+strconv.FormatInt(s.Created.Unix(), 10))
 	slices.Sort(entries)
 	*c = Completions(strings.Join(entries, " "))
 }

@@ -107,29 +107,21 @@ func endOf(p *gate.Pod, now time.Time) time.Time {
 	return p.Run.Ended
 }
 
-// success returns the time of the last success, or zero if there is none, or if a pod that
-// was created since has failed.
-func (s completed) success(r runs, in gate.Input) time.Time {
-	remembered := in.Completed.Of(s.id)
-	switch {
-	case r.last == nil:
-		return remembered
-	case r.last.Run.Succeeded:
-		return gate.Latest(remembered, endOf(r.last, in.Now))
-	case remembered.After(r.last.Created) && !s.failedSince(remembered, r.last, in):
-		return remembered
+// success returns the last success, or zero if there is none, or if a pod that was created
+// since has failed. The record contains when the pod of a success was created, so that the
+// result does not depend on whether that pod still exists.
+func (s completed) success(r runs, in gate.Input) gate.Success {
+	known := in.Completed.Of(s.id)
+	if r.last == nil {
+		return known
 	}
-	return time.Time{}
-}
-
-// failedSince reports whether the remembered success is that of a pod that was created
-// before the given one, which has failed: two runs of one check may overlap. The record
-// contains whole seconds.
-func (s completed) failedSince(remembered time.Time, failed *gate.Pod, in gate.Input) bool {
-	return slices.ContainsFunc(in.Pods[s.query], func(p gate.Pod) bool {
-		return p.Finished && p.Run.Succeeded && decidesAfter(failed, &p, in.Now) &&
-			endOf(&p, in.Now).Truncate(time.Second).Equal(remembered.Truncate(time.Second))
-	})
+	switch end := endOf(r.last, in.Now); {
+	case r.last.Run.Succeeded:
+		return known.Latest(gate.Success{Ended: end, Created: r.last.Created})
+	case known.Created.After(r.last.Created), known.Created.Equal(r.last.Created) && !known.Ended.Before(end):
+		return known
+	}
+	return gate.Success{}
 }
 
 // Read implements gate.Signal.
@@ -138,13 +130,13 @@ func (s completed) Read(in gate.Input) gate.Reading {
 	if !observed {
 		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: s.subject}
 	}
-	at := s.success(r, in)
+	at := s.success(r, in).Ended
 	expires := at.Add(s.maxAge)
 	switch {
 	case !at.IsZero() && (s.maxAge == 0 || in.Now.Before(expires)):
 		held := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingCompletedEarlier, Subject: s.subject, Since: at}
 		// A success that renews one that still counts interrupts nothing.
-		known := in.Completed.Of(s.id)
+		known := in.Completed.Of(s.id).Ended
 		held.Longer = !known.IsZero() && (s.maxAge == 0 || !known.Add(s.maxAge).Before(at))
 		if r.last != nil && r.last.Run.Succeeded {
 			held.Reason, held.Subject = v1alpha1.ReadingCompleted, r.last.Name
@@ -167,29 +159,34 @@ func (s completed) Read(in gate.Input) gate.Reading {
 
 // Completions implements gate.Remembering.
 func (s completed) Completions(in gate.Input, into *gate.Completions) {
-	if at := s.remembered(in); !at.IsZero() {
-		into.Add(s.id, at)
+	if success := s.remembered(in); !success.IsZero() {
+		into.Add(s.id, success)
 	}
 }
 
 // Remembers implements gate.Remembering.
 func (s completed) Remembers(in gate.Input) bool {
-	return s.remembered(in).Truncate(time.Second).Equal(in.Completed.Of(s.id))
+	return s.remembered(in).Equal(in.Completed.Of(s.id))
 }
 
-// remembered returns the time of the success that the record must contain, or zero. A
-// remembered success is updated only if its age matters, because each update is a write.
-func (s completed) remembered(in gate.Input) time.Time {
+// remembered returns the success that the record must contain, or zero. Each update of the
+// record is a write. Without a maximum age, a remembered success is therefore updated only
+// if a pod was created before the new one that may fail, or has failed, and would otherwise
+// decide after the deletion of the new one.
+func (s completed) remembered(in gate.Input) gate.Success {
 	known := in.Completed.Of(s.id)
 	r, observed := s.runs(in)
 	if !observed {
 		return known
 	}
-	at := s.success(r, in)
-	if s.maxAge == 0 && !at.IsZero() && !known.IsZero() {
+	last := s.success(r, in)
+	between := func(p gate.Pod) bool {
+		return !p.Run.Succeeded && p.Created.After(known.Created) && !p.Created.After(last.Created)
+	}
+	if s.maxAge == 0 && !last.IsZero() && !known.IsZero() && !slices.ContainsFunc(in.Pods[s.query], between) {
 		return known
 	}
-	return at
+	return last
 }
 
 // Evidence implements gate.Signal.

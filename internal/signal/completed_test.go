@@ -3,6 +3,7 @@
 package signal
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -275,6 +276,68 @@ func TestCompletedWhileAnotherRuns(t *testing.T) {
 	}
 }
 
+// The run that was created last also decides after the pod of another one has been deleted.
+func TestCompletedWhileAnotherRunsAndIsDeleted(t *testing.T) {
+	ran := func(name string, created, ended time.Duration, ok bool) func(*world) {
+		return running("agent", named(name), func(p *gate.Pod) {
+			p.Created, p.Run.Started, p.Run.Ended = epoch.Add(created), epoch.Add(created), epoch.Add(ended)
+			p.Ready, p.Finished, p.Run.Succeeded = false, ended != 0, ok
+		})
+	}
+	const s = time.Second
+	for name, c := range map[string]struct {
+		seen [][]func(*world)
+		want v1alpha1.ReadingReason
+	}{
+		"a failure, created later": {[][]func(*world){
+			{ran("a", 0, 40*s, true), ran("b", 20*s, 0, false)}, {ran("b", 20*s, 55*s, false)}}, v1alpha1.ReadingPodFailed},
+		"a failure, created later, seen later": {[][]func(*world){
+			{ran("a", 0, 40*s, true)}, {}, {ran("b", 20*s, 55*s, false)}}, v1alpha1.ReadingPodFailed},
+		"a failure, created earlier": {[][]func(*world){
+			{ran("a", 20*s, 40*s, true), ran("b", 0, 0, false)}, {ran("b", 0, 55*s, false)}}, v1alpha1.ReadingCompletedEarlier},
+		"a failure at the same second, ended later": {[][]func(*world){
+			{ran("a", 0, 40*s, true)}, {ran("b", 0, 55*s, false)}}, v1alpha1.ReadingPodFailed},
+		"a failure at the same second, ended earlier": {[][]func(*world){
+			{ran("a", 0, 40*s, true)}, {ran("b", 0, 40*s, false)}}, v1alpha1.ReadingCompletedEarlier},
+		"a failure between two successes": {[][]func(*world){
+			{ran("a", 0, 10*s, true)}, {ran("b", 20*s, 0, false), ran("c", 30*s, 40*s, true)}, {ran("b", 20*s, 55*s, false)}}, v1alpha1.ReadingCompletedEarlier},
+		"a failure after two successes": {[][]func(*world){
+			{ran("a", 0, 10*s, true)}, {ran("b", 20*s, 40*s, true)}, {ran("c", 30*s, 55*s, false)}}, v1alpha1.ReadingPodFailed},
+	} {
+		for _, maxAge := range []int32{0, 3600} {
+			c0 := checked(t, preflight(maxAge))
+			c0.now = epoch.Add(time.Minute)
+			var r gate.Reading
+			for _, pods := range c.seen {
+				c0.pods(pods...)
+				r = c0.after(s)
+			}
+			if r.Reason != c.want {
+				t.Errorf("%s, maximum age %d: %s, want %s", name, maxAge, r.Message(), c.want)
+			}
+		}
+	}
+}
+
+// A record of an older version, which contains no creation, is still read.
+func TestCompletedOfAnOlderVersion(t *testing.T) {
+	c := checked(t, preflight(0))
+	c.pods(running("agent", succeeded))
+	c.after(0)
+	r := c.record()
+	old, _, _ := strings.Cut(string(r.Completed), "/")
+	r.Completed = gate.Completions(old)
+	c.world.facts.Node.Records[c.gate.Name] = r.String()
+	c.pods()
+	if r := c.after(time.Second); r.Reason != v1alpha1.ReadingCompletedEarlier || string(c.record().Completed) != old {
+		t.Errorf("%s, in the record %q, want %q", r.Message(), c.record().Completed, old)
+	}
+	c.pods(running("agent", created(19*time.Second), ended(false, 0)))
+	if r := c.after(time.Second); r.Reason != v1alpha1.ReadingPodFailed {
+		t.Errorf("after a failure: %s", r.Message())
+	}
+}
+
 // A success of an earlier boot counts in no later one, however the reboot was observed,
 // and although its pod still exists.
 func TestCompletedInAnotherBoot(t *testing.T) {
@@ -334,7 +397,7 @@ func TestCompletedInNamedBoot(t *testing.T) {
 func TestCompletedOfAnotherSelector(t *testing.T) {
 	c := checked(t, preflight(0))
 	r := c.record()
-	r.Completed.Add("another", epoch)
+	r.Completed.Add("another", gate.Success{Ended: epoch, Created: epoch})
 	c.world.facts.Node.Records[c.gate.Name] = r.String()
 	if r := c.after(time.Minute); r.Reason != missing {
 		t.Fatalf("another run's success counts: %s", r.Message())
