@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -199,20 +200,26 @@ func (s *overrider) checkUndeclared(ctx context.Context, nodes []corev1.Node, kn
 		}
 		known = slices.AppendSeq(known, maps.Keys(read.NodeFacts(&nodes[i]).Records))
 	}
+	var unlisted error
 	if !slices.Contains(known, s.gate) {
-		others, _ := s.reader.NodeMetadata(ctx, read.NodeSelection{}) // without permission to list nodes, the gate counts as unknown
+		var others []*gate.Node
+		if others, unlisted = s.reader.NodeMetadata(ctx, read.NodeSelection{}); unlisted != nil && !apierrors.IsForbidden(unlisted) {
+			return describeRequestError(unlisted)
+		}
 		for _, n := range others {
 			known = slices.AppendSeq(known, maps.Keys(n.Records))
 		}
 	}
-	switch {
+	slices.Sort(known)
+	switch known = slices.Compact(known); {
 	case slices.Contains(known, s.gate):
 		return nil
+	case unlisted != nil:
+		return fmt.Errorf("%w; whether it comes from a file is unknown without permission to list nodes", noSuchGate(s.gate, known))
 	case !installed && len(known) == 0:
 		return fmt.Errorf("%w, and the nodes have no gate records", errNotInstalled)
 	}
-	slices.Sort(known)
-	return noSuchGate(s.gate, slices.Compact(known))
+	return noSuchGate(s.gate, known)
 }
 
 func (s *overrider) readNodes(ctx context.Context, args []string) ([]corev1.Node, error) {

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -226,8 +227,17 @@ func TestOverrideOfAFileGate(t *testing.T) {
 			t.Errorf("an unknown gate: exit status %d:\n%s%s", code, out, err)
 		}
 		a.forbid(nodesPath)
-		if code, out, err = a.run(t, "close", "n1", "--gate=f", "--for=1h", "--reason=x"); code != exitError || !strings.Contains(err, `gate "f" not found`) {
+		if code, out, err = a.run(t, "close", "n1", "--gate=f", "--for=1h", "--reason=x"); code != exitError || !strings.Contains(err, "from a file is unknown without permission to list nodes") {
 			t.Errorf("without permission to list nodes: exit status %d:\n%s%s", code, out, err)
+		}
+		a.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Path == nodesPath {
+				refusal(w, http.StatusInternalServerError, "InternalError", "this failed")
+			}
+			return r.URL.Path == nodesPath
+		}
+		if code, out, err = a.run(t, "close", "n1", "--gate=f", "--for=1h", "--reason=x"); code != exitError || !strings.Contains(err, "this failed") {
+			t.Errorf("the list of nodes fails: exit status %d:\n%s%s", code, out, err)
 		}
 	}
 }

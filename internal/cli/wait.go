@@ -203,17 +203,19 @@ func (w *waiter) follow(ctx, bounded context.Context, reader *read.Reader, selec
 	case err != nil && !errors.Is(err, context.DeadlineExceeded):
 		return describeRequestError(err)
 	}
-	return nil
+	return w.checkGate()
 }
 
 // checkGate returns an error if the gate is neither declared nor has a record on any of
-// the nodes, or if NodeGates are not served and the nodes have no records. It returns nil while none
-// of the nodes exists.
+// the nodes, or if NodeGates are not served and the nodes have no records. It returns nil while a
+// named node does not exist: a gate from a file is known only from records.
 func (w *waiter) checkGate() error {
-	if !w.installed && w.tracker.NoRecords() {
+	switch {
+	case !w.tracker.AllExist():
+		return nil
+	case !w.installed && w.tracker.NoRecords():
 		return fmt.Errorf("%w, and the nodes have no gate records", errNotInstalled)
-	}
-	if w.gate == "" || !w.tracker.HasNodes() { // a gate from a file is known only from records
+	case w.gate == "":
 		return nil
 	}
 	return checkGateNames([]string{w.gate}, w.tracker.Gates())

@@ -22,3 +22,19 @@ func TestWaitForAFileGate(t *testing.T) {
 		}
 	}
 }
+
+// A gate from a file need not have a record on the nodes that exist, as long as others are
+// missing.
+func TestWaitForAFileGateOnAFurtherNode(t *testing.T) {
+	for _, served := range []bool{true, false} {
+		objects := fileGate(served)
+		objects[nodesPath] = list("v1", "NodeList", strings.ReplaceAll(heldNode, "gate.nodegate.dev/agent", "example.com/other"))
+		a := newAPIServer(t, objects)
+		if code, out, err := a.run(t, "wait", "n1", "n3", "--gate=f", "--timeout=0"); code != exitNo || !strings.Contains(err, "n3 (does not exist)") {
+			t.Errorf("exit status %d:\n%s%s", code, out, err)
+		}
+		if code, out, err := a.run(t, "wait", "n1", "--gate=f", "--timeout=0"); code != exitError {
+			t.Errorf("all nodes exist: exit status %d:\n%s%s", code, out, err)
+		}
+	}
+}

@@ -136,22 +136,22 @@ func (t *Tracker) nodeState(n *gate.Node, now time.Time) (node state, closed boo
 }
 
 // Met reports whether there are nodes and all of them are in the desired state.
-func (t *Tracker) Met() bool { return t.started && len(t.unmet) == 0 && t.HasNodes() }
+func (t *Tracker) Met() bool { return t.started && len(t.unmet) == 0 && t.AllExist() }
 
 // Started reports whether the nodes have been read.
 func (t *Tracker) Started() bool { return t.started }
 
-// HasNodes reports whether any of the nodes exists.
-func (t *Tracker) HasNodes() bool { return len(t.nodes) > 0 }
+// AllExist reports whether all named nodes exist. If none are named, one node is enough.
+func (t *Tracker) AllExist() bool { return len(t.nodes) > 0 && len(t.nodes) >= len(t.names) }
 
-// NoRecords reports whether there are nodes, and none of them has a gate record.
+// NoRecords reports whether none of the nodes has a gate record.
 func (t *Tracker) NoRecords() bool {
 	for _, n := range t.nodes {
 		if len(n.records) > 0 {
 			return false
 		}
 	}
-	return t.HasNodes()
+	return true
 }
 
 // Gates returns the sorted names of the declared gates and of those that have a record on
