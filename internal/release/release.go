@@ -262,7 +262,7 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 	switch {
 	case last == nil:
 	case written:
-		out.Error = "everything except conditions was removed: " + last.Error()
+		out.Error = "the conditions could not be removed: " + last.Error()
 	default:
 		return &Node{Node: name, Error: last.Error()}
 	}

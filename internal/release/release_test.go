@@ -121,7 +121,7 @@ func released(name string) Node {
 // partly returns the result for a node whose conditions could not be removed.
 func partly(name, err string) Node {
 	n := released(name)
-	n.Error = "everything except conditions was removed: " + err
+	n.Error = "the conditions could not be removed: " + err
 	return n
 }
 
@@ -314,19 +314,21 @@ func TestHeld(t *testing.T) {
 }
 
 func TestReportText(t *testing.T) {
+	kept := func(n Node, gates ...string) Node { n.Kept = gates; return n }
 	report := &Report{DryRun: DryRunServer, Nodes: []Node{
 		{Node: "a", Gates: []string{"g", "h"}, Taints: []string{"a/a:NoSchedule", "b/b=x:NoExecute"}},
 		{Node: "b", Gates: []string{"g"}},
 		{Node: "c", Kept: []string{"g"}},
 		{Node: "d", Error: "patching node d: denied"},
-		partly("e", "patching node e: denied"),
+		kept(partly("e", "patching node e: denied"), "h"),
 	}, Remarks: []string{"a remark"}}
 	const want = `node/a released from g, h: taints a/a:NoSchedule, b/b=x:NoExecute removed (server dry run)
 node/b released from g (server dry run)
 node/e released from g: taint a/a:NoSchedule removed (server dry run)
 node/c still has an unreadable record and a taint that may belong to it: determine the gate's taint, remove it, and then remove the record: kubectl annotate node c gate.nodegate.dev/g-
 node/d not released: patching node d: denied
-node/e not completely released: everything except conditions was removed: patching node e: denied
+node/e not completely released: the conditions could not be removed: patching node e: denied
+node/e still has an unreadable record and a taint that may belong to it: determine the gate's taint, remove it, and then remove the record: kubectl annotate node e gate.nodegate.dev/h-
 Note: a remark.
 `
 	if diff := cmp.Diff(want, report.Text()); diff != "" {

@@ -83,12 +83,14 @@ func (r *Report) Text() string {
 		}
 	}
 	for i := range r.Nodes {
-		switch n := &r.Nodes[i]; {
+		n := &r.Nodes[i]
+		switch {
 		case n.Error != "" && len(n.Gates) > 0:
 			line("node/%s not completely released: %s", n.Node, n.Error)
 		case n.Error != "":
 			line("node/%s not released: %s", n.Node, n.Error)
-		case len(n.Kept) > 0:
+		}
+		if len(n.Kept) > 0 {
 			line("node/%s still has an unreadable record and a taint that may belong to it: determine the gate's taint, remove it, and then remove the record: kubectl annotate node %s %s",
 				n.Node, n.Node, annotations(n.Kept))
 		}
