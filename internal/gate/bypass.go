@@ -70,13 +70,13 @@ const (
 	Certain
 )
 
-// excludes reports whether the gate does not concern a pod: the pod tolerates the taint, or it
-// was created after the opening. Mirror pods do not count, because a kubelet runs them
+// excludes reports whether the gate does not concern a pod: the pod tolerates the taint, or
+// may do so, or it was created after the opening. Mirror pods do not count, because a kubelet runs them
 // regardless of taints, and neither do pods that are being deleted. No pods count if the taint
 // does not keep pods off the node (PreferNoSchedule).
 func (c *Closure) excludes(p *BoundPod) bool {
 	return c.Taint.Effect == corev1.TaintEffectPreferNoSchedule || p.Mirror || p.Terminating ||
-		p.Created.After(c.Until.Add(-bypassMargin)) || p.Tolerates(c.Taint)
+		p.Created.After(c.Until.Add(-bypassMargin)) || p.ManyTolerations || p.Tolerates(c.Taint)
 }
 
 // Bypassed returns how certain it is that a pod started while the gate was closed and does

@@ -115,6 +115,7 @@ func TestSeedCiliumBypassed(t *testing.T) {
 		"restarted after the opening":                          {closed, pod(-60), Impossible},
 		"it tolerates the taint":                               {closed, pod(9, tolerating("cni.example/not-ready")), Impossible},
 		"it tolerates another one":                             {closed, pod(9, tolerating("other.example/x")), Certain},
+		"it has too many tolerations to know":                  {closed, pod(9, func(p *BoundPod) { p.ManyTolerations = true }), Impossible},
 		"it is terminating":                                    {closed, pod(9, func(p *BoundPod) { p.Terminating = true }), Impossible},
 		"it has finished":                                      {closed, pod(9, func(p *BoundPod) { p.Finished = true }), Impossible},
 		"a mirror pod":                                         {closed, pod(9, func(p *BoundPod) { p.Mirror = true }), Impossible},

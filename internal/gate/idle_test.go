@@ -86,6 +86,7 @@ func TestClosingIdleNodes(t *testing.T) {
 		"it was idle: it stays closed":                       {closed(5 * time.Second).listed(daemonPod), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
 		"pods that tolerate the taint do not count":          {closed(5 * time.Second).listed(toleratesAll), "write [" + cniTaint + "] cni:Closed>Closed(Existing)"},
 		"a pod had been bound: it opens and is not a member": {closed(5 * time.Second).listed(workload), "write [] cni:Closed>-(NotIdle)"},
+		"a pod with too many tolerations to know":            {closed(5 * time.Second).listed(BoundPod{Name: "p", Created: epoch, ManyTolerations: true}), "write [] cni:Closed>-(NotIdle)"},
 		"the signals hold meanwhile: it opens":               {closed(5*time.Second).flag("cni", "holds").listed(workload), "write [] cni:Closed>Open(SignalsHold)"},
 		"it rebooted meanwhile: it is a member":              {closed(5 * time.Second).boot("b").listed(workload), "write [" + cniTaint + "] cni:Closed>Closed(Rebooted)"},
 		"a gate changed to Close does not check":             {closed(5*time.Second, func(*Record) {}).editing(existing(v1alpha1.ExistingClose)), "[" + cniTaint + "] cni:Closed>Closed(ExistingIdle)"},

@@ -38,7 +38,10 @@ type BoundPod struct {
 	Finished bool
 	// Terminating is true once the deletion of the pod has been requested.
 	Terminating bool
-	Tolerations []corev1.Toleration
+	// Tolerations are the pod's tolerations. ManyTolerations is true if there are too many
+	// to keep, so that it is unknown what the pod tolerates.
+	Tolerations     []corev1.Toleration
+	ManyTolerations bool
 	// Created is the time at which the pod was created. Bound is the time at which it
 	// was bound to its node, or zero. Both come from the API server's clock, unless the
 	// pod was created with a node name: then Bound is reported by the kubelet.

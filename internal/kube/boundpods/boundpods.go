@@ -81,7 +81,13 @@ func (c client) List(ctx context.Context, node string) ([]gate.BoundPod, error) 
 	pods := []gate.BoundPod{}
 	if err == nil {
 		defer body.Close()
-		err = c.pods.Each(body, func(o *corev1.Pod) { pods = append(pods, BoundPod(o)) })
+		err = c.pods.Each(body, func(o *corev1.Pod) {
+			p := BoundPod(o)
+			if len(p.Tolerations) > maxTolerations {
+				p.Tolerations, p.ManyTolerations = nil, true
+			}
+			pods = append(pods, p)
+		})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing the pods of node %s: %w", node, err)
@@ -128,7 +134,7 @@ func BoundPod(o *corev1.Pod) gate.BoundPod {
 		HostNetwork: o.Spec.HostNetwork,
 		Finished:    o.Status.Phase == corev1.PodSucceeded || o.Status.Phase == corev1.PodFailed,
 		Terminating: o.DeletionTimestamp != nil,
-		Tolerations: fewTolerations(o.Spec.Tolerations),
+		Tolerations: o.Spec.Tolerations,
 		Created:     clients.Instant(o.CreationTimestamp),
 	}
 	if owner := metav1.GetControllerOfNoCopy(o); owner != nil {
@@ -152,15 +158,6 @@ const (
 	maxStarts      = 256
 	maxReason      = 512
 )
-
-// fewTolerations returns the tolerations of a pod. If there are too many, the pod counts as
-// tolerating everything, so that it is not evicted although it tolerates the gate's taint.
-func fewTolerations(all []corev1.Toleration) []corev1.Toleration {
-	if len(all) > maxTolerations {
-		return []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	}
-	return all
-}
 
 // starts returns the last starts of containers.
 func starts(statuses []corev1.ContainerStatus, init bool) (all []gate.Start) {

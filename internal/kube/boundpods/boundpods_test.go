@@ -23,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 
-	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 	"github.com/nodegate/nodegate/internal/kube/wire/wiretest"
@@ -180,15 +179,15 @@ func TestManyLargePodsNeedLittleMemory(t *testing.T) {
 	}
 }
 
-// Of a pod, a limited amount is kept. A pod with too many tolerations counts as tolerating
-// every taint.
+// Of a pod, a limited amount is kept. If it has too many tolerations, it is unknown what it
+// tolerates.
 func TestLittleIsKeptOfAPod(t *testing.T) {
 	o := &corev1.Pod{Spec: corev1.PodSpec{Tolerations: make([]corev1.Toleration, 140_000)}}
 	o.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: strings.Repeat("x", 1<<20)}
 	running := corev1.ContainerStatus{State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Unix(1, 0)}}}
 	o.Status.ContainerStatuses = slices.Repeat([]corev1.ContainerStatus{running}, 50_000)
-	p := BoundPod(o)
-	if len(p.Tolerations) != 1 || !p.Tolerates(v1alpha1.Taint{Key: "a/a", Effect: "NoExecute"}) || p.Rejection != nil || len(p.Starts) != maxStarts || !p.Finished {
+	p := listed(t, wiretest.Encode(t, &corev1.PodList{Items: []corev1.Pod{*o}}))[0]
+	if len(p.Tolerations) != 0 || !p.ManyTolerations || p.Rejection != nil || len(p.Starts) != maxStarts || !p.Finished {
 		t.Errorf("%d tolerations, %d starts, rejection %v", len(p.Tolerations), len(p.Starts), p.Rejection != nil)
 	}
 }
