@@ -43,6 +43,9 @@ type Reconciler struct {
 	// current contains the entries of the parameter as it was last read or written, by gate.
 	// It is nil until that is known.
 	current map[string]admission.Entry
+	// rejected and rejectedTolerations are left out of the parameters.
+	rejected            rejections[admission.Entry]
+	rejectedTolerations rejections[admission.TolerationEntry]
 	// failing reports whether the last attempt to read or write the parameter failed.
 	failing bool
 	// pause is the time before which nothing is probed.
@@ -122,8 +125,8 @@ func (b *Reconciler) Run(ctx context.Context, clk clock.WithTicker, current *ato
 // the order in which they were written, so when a gate is proved to be closed at birth,
 // its tolerations are added there, too.
 func (b *Reconciler) reconcile(ctx context.Context, set *gateset.Set, clk clock.PassiveClock) time.Duration {
-	b.syncTolerations(ctx, set)
-	before, failed := b.syncParameter(ctx, set)
+	b.syncTolerations(ctx, set, clk)
+	before, failed := b.syncParameter(ctx, set, clk)
 	due := b.probes(set, b.due(set, clk.Now(), before, failed))
 	if rest := b.pause.Sub(clk.Now()); rest > 0 && len(due) > 0 {
 		return rest
@@ -298,13 +301,14 @@ func (b *Reconciler) LastProved(ng *v1alpha1.NodeGate) time.Time {
 
 // syncParameter updates the parameter with the gates that close at birth. It returns the
 // entries that it contained before, and errors, both by gate.
-func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) (before map[string]admission.Entry, failed map[string]error) {
+func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set, clk clock.PassiveClock) (before map[string]admission.Entry, failed map[string]error) {
 	ctx, cancel := context.WithTimeout(running, birthTimeout)
 	defer cancel()
 	failed = make(map[string]error)
-	p := parameter[admission.Entry]{client: b.client, correct: admission.Corrected, render: func(entries []admission.Entry) *corev1.PodTemplate {
+	p := parameter[admission.Entry]{client: b.client, clock: clk, rejected: &b.rejected, correct: admission.Corrected}
+	p.render = func(entries []admission.Entry) *corev1.PodTemplate {
 		return admission.Parameter(b.namespace, set.Source, entries)
-	}}
+	}
 	var err error
 	defer func() { b.noteUnremoved(set, err) }()
 	err = b.client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.BirthParameter}, &p.have)
@@ -325,7 +329,7 @@ func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set) (b
 	// Otherwise, it is written even without entries: the policy also removes forged records
 	// from new Nodes.
 	var denied error
-	err = p.store(ctx, wanted, func(e admission.Entry, err error) { failed[e.Name], denied = err, err })
+	err = p.store(running, wanted, func(e admission.Entry, err error) { failed[e.Name], denied = err, err })
 	if err != nil {
 		for _, e := range wanted {
 			failed[e.Name] = err

@@ -18,8 +18,11 @@ const (
 	birthHasty  = 12
 	// birthRemove is the time after which the removal of an entry is tried again: until then,
 	// nodes are closed that must not be.
-	birthRemove  = 5 * time.Second
+	birthRemove = 5 * time.Second
+	// birthTimeout limits each request. birthSearch limits all requests of a search for
+	// rejected entries: nothing is probed meanwhile.
 	birthTimeout = 5 * time.Second
+	birthSearch  = 30 * time.Second
 	// If many probes are due, birthAtOnce are sent, followed by a pause of birthPause, or
 	// birthSlower times as long as the probes took, so that a busy API server gets fewer.
 	birthAtOnce = 10

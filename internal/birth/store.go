@@ -6,21 +6,58 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // A parameter is the PodTemplate that a policy reads, which contains entries of gates.
 type parameter[E any] struct {
-	client client.Client
+	client   client.Client
+	clock    clock.PassiveClock
+	rejected *rejections[E]
 	// have is the current state of the PodTemplate. write updates it.
 	have corev1.PodTemplate
 	// render returns the PodTemplate with these entries.
 	render func([]E) *corev1.PodTemplate
 	// correct returns have with what the policy reads from want, and whether that changed it.
 	correct func(have, want *corev1.PodTemplate) (*corev1.PodTemplate, bool)
+}
+
+// rejections are the entries that the API server has rejected. They are left out of the
+// parameter until they change, but at most BirthLater, because it takes many requests to
+// find them.
+type rejections[E any] struct {
+	// until is the time at which they are tried again.
+	until time.Time
+	all   []rejection[E]
+}
+
+// rejection is an entry that the API server has rejected because of err.
+type rejection[E any] struct {
+	entry E
+	err   error
+}
+
+// leaveOut returns the entries that are not known to be rejected, and calls reject for each
+// of the others.
+func (r *rejections[E]) leaveOut(entries []E, now time.Time, reject func(E, error)) (others []E) {
+	if !now.Before(r.until) {
+		r.all = nil
+	}
+	for _, e := range entries {
+		i := slices.IndexFunc(r.all, func(one rejection[E]) bool { return equality.Semantic.DeepEqual(one.entry, e) })
+		if i < 0 {
+			others = append(others, e)
+		} else {
+			reject(e, r.all[i].err)
+		}
+	}
+	return others
 }
 
 // store writes the entries. If the API server denies that, store writes those that it
@@ -30,6 +67,7 @@ type parameter[E any] struct {
 //
 // It returns an error that does not concern single entries.
 func (p *parameter[E]) store(ctx context.Context, entries []E, reject func(E, error)) error {
+	entries = p.rejected.leaveOut(entries, p.clock.Now(), reject)
 	err := p.write(ctx, entries)
 	if !isDenied(err) {
 		return err
@@ -37,7 +75,13 @@ func (p *parameter[E]) store(ctx context.Context, entries []E, reject func(E, er
 	if err := p.try(ctx, nil); err != nil {
 		return err
 	}
-	accepted, err := p.accepted(ctx, entries, reject)
+	search, cancel := context.WithTimeout(ctx, birthSearch)
+	defer cancel()
+	accepted, err := p.accepted(search, entries, func(e E, err error) {
+		p.rejected.until = p.clock.Now().Add(BirthLater)
+		p.rejected.all = append(p.rejected.all, rejection[E]{e, err})
+		reject(e, err)
+	})
 	if err != nil {
 		return err
 	}
@@ -101,6 +145,8 @@ func isDenied(err error) bool { return apierrors.IsForbidden(err) || apierrors.I
 
 // send creates the PodTemplate, or updates it if it exists.
 func send(ctx context.Context, c client.Client, p *corev1.PodTemplate) error {
+	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
+	defer cancel()
 	if p.ResourceVersion == "" {
 		if err := c.Create(ctx, p); err != nil {
 			return fmt.Errorf("creating PodTemplate %s/%s: %w", p.Namespace, p.Name, err)

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -28,13 +29,14 @@ func (b *Reconciler) TolerationsError(gate string) error {
 
 // syncTolerations updates the parameter of the tolerations policy. It is not created before
 // a gate needs it.
-func (b *Reconciler) syncTolerations(ctx context.Context, set *gateset.Set) {
-	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
+func (b *Reconciler) syncTolerations(running context.Context, set *gateset.Set, clk clock.PassiveClock) {
+	ctx, cancel := context.WithTimeout(running, birthTimeout)
 	defer cancel()
 	failed := make(map[string]error)
-	p := parameter[admission.TolerationEntry]{client: b.client, correct: admission.CorrectedTolerations, render: func(entries []admission.TolerationEntry) *corev1.PodTemplate {
+	p := parameter[admission.TolerationEntry]{client: b.client, clock: clk, rejected: &b.rejectedTolerations, correct: admission.CorrectedTolerations}
+	p.render = func(entries []admission.TolerationEntry) *corev1.PodTemplate {
 		return admission.TolerationsTemplate(b.namespace, entries)
-	}}
+	}
 	key := client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.TolerationsParameter}
 	err := b.client.Get(ctx, key, &p.have)
 	wanted := b.tolerations(set, admission.EntriesOfTolerations(&p.have), failed)
@@ -44,7 +46,7 @@ func (b *Reconciler) syncTolerations(ctx context.Context, set *gateset.Set) {
 	case client.IgnoreNotFound(err) != nil:
 		err = fmt.Errorf("reading PodTemplate %s: %w", key, err)
 	default:
-		err = p.store(ctx, wanted, func(e admission.TolerationEntry, err error) { failed[e.Gate] = err })
+		err = p.store(running, wanted, func(e admission.TolerationEntry, err error) { failed[e.Gate] = err })
 	}
 	for _, name := range set.Names() {
 		if err != nil && set.Tolerates(name) {
@@ -53,7 +55,7 @@ func (b *Reconciler) syncTolerations(ctx context.Context, set *gateset.Set) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if len(failed) > 0 && len(b.untolerated) == 0 && ctx.Err() == nil {
+	if len(failed) > 0 && len(b.untolerated) == 0 && running.Err() == nil {
 		name := slices.Min(slices.Collect(maps.Keys(failed)))
 		b.log.Error(failed[name], "cannot write the parameter of the tolerations policy, retrying", "gate", name)
 	}
