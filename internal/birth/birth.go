@@ -277,12 +277,13 @@ func (b *Reconciler) NotRemoved(gate string) error {
 }
 
 // noteUnremoved records the gates whose entries are not needed but remain, because of err.
+// This does not matter if the webhook closes gates.
 func (b *Reconciler) noteUnremoved(set *gateset.Set, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.unremoved = make(map[string]error)
 	for name := range b.current {
-		if err != nil && set.Unneeded(name) {
+		if err != nil && b.By != admission.ByWebhook && set.Unneeded(name) {
 			b.unremoved[name] = err
 		}
 	}

@@ -212,6 +212,29 @@ func TestParameterEntryIsNotRemoved(t *testing.T) {
 	}
 }
 
+// The webhook does not read the parameter, so an entry that is not removed closes no new nodes.
+func TestParameterEntryIsNotRemovedButTheWebhookClosesGates(t *testing.T) {
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModePaused, v1alpha1.ModeDryRun} {
+		synctest.Test(t, func(t *testing.T) {
+			ng := controllertest.Gate("gate")
+			w := newWorld(t, ng)
+			w.by = admission.ByWebhook
+			var forbidden atomic.Bool
+			defer w.start(logr.Discard(), denying(func(*corev1.PodTemplate) bool { return forbidden.Load() }))()
+			controllertest.Pass(5 * time.Second)
+			forbidden.Store(true)
+			edited := ng.DeepCopy()
+			edited.Generation, edited.Spec.Mode = 2, mode
+			w.setGates(true, edited)
+			controllertest.Pass(20 * time.Second)
+			w.wantParameters("while it cannot be written", "map[gate:"+controllertest.TaintKey+"]")
+			if got := w.ready("gate"); !strings.HasPrefix(got, string(mode)+": ") {
+				t.Errorf("%s: %s", mode, got)
+			}
+		})
+	}
+}
+
 // A leader that does not know the gates yet, because the first list of NodeReadinessRules fails,
 // does not write the parameter of a previous leader: without a source, the policy closes nothing.
 func TestParameterIsKeptUntilGatesAreCompiled(t *testing.T) {

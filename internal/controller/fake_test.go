@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
@@ -69,6 +70,8 @@ type world struct {
 	previous *gateset.Set
 	// allowedKeys is the option AllowedTaintKeys.
 	allowedKeys []string
+	// by specifies what closes gates at birth; empty means the policy.
+	by admission.Birth
 	// unsyncedFeeds and received, if set, implement Unsynced and LastReceived.
 	unsyncedFeeds func() []string
 	received      func() time.Time
@@ -341,6 +344,7 @@ func (w *world) startWithCause(log logr.Logger, funcs interceptor.Funcs) (stop f
 	api := controllertest.Client(w.t, funcs, objects...)
 	w.c = New(Options{Namespace: "nodegate-system", Log: log, Clock: w.clock, GiveUpLease: w.giveUpLease, AllowedTaintKeys: w.allowedKeys}, api, telemetry.NewMetrics(prometheus.NewRegistry()))
 	w.c.Attach(w, w.applier(), w.pods)
+	w.c.birth.By = w.by
 	if w.compile != nil {
 		w.c.compiler.Compile = w.compile
 	}
