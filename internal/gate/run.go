@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,39 +69,46 @@ func (s Success) Latest(other Success) Success {
 }
 
 // Completions contains successful runs, by an ID of what has run. It is a sorted list of
-// ID=ENDED/CREATED, separated by spaces, with times in Unix seconds.
+// ID=ENDED and ID.c=CREATED, separated by spaces, with times in Unix seconds.
 type Completions string
 
-// Of returns the success of a run with an ID.
+// ofCreation follows the ID in the entry of the creation. The entry is separate because
+// older versions ignore entries with an unknown ID, but can read ENDED only if nothing
+// follows it.
+const ofCreation = ".c"
+
+// Of returns the success of a run with an ID. Older versions do not write the creation: the
+// end counts as creation.
 func (c Completions) Of(id string) Success {
-	for entry := range strings.SplitSeq(string(c), " ") {
-		if rest, ok := strings.CutPrefix(entry, id+"="); ok {
-			ended, created, both := strings.Cut(rest, "/")
-			if !both { // written by an older version
-				created = ended
-			}
-			return Success{Ended: unixTime(ended), Created: unixTime(created)}
-		}
-	}
-	return Success{}
+	ended := c.timeOf(id)
+	return Success{Ended: ended, Created: cmp.Or(c.timeOf(id+ofCreation), ended)}
 }
 
-// unixTime returns the time of a text in Unix seconds, or zero if it is none.
-func unixTime(text string) time.Time {
-	seconds, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		return time.Time{}
+// timeOf returns the time in an entry, or zero if there is none.
+func (c Completions) timeOf(key string) time.Time {
+	for entry := range strings.SplitSeq(string(c), " ") {
+		if rest, ok := strings.CutPrefix(entry, key+"="); ok {
+			if seconds, err := strconv.ParseInt(rest, 10, 64); err == nil {
+				return time.Unix(seconds, 0).UTC()
+			}
+		}
 	}
-	return time.Unix(seconds, 0).UTC()
+	return time.Time{}
 }
 
 // Add adds the success of a run. If one with the same ID is contained, the result has the
-// latest times of both. IDs must be free of spaces and "=".
+// latest times of both. IDs must be free of spaces, "=" and ".".
 func (c *Completions) Add(id string, s Success) {
 	s = s.Latest(c.Of(id))
+	c.set(id, s.Ended)
+	c.set(id+ofCreation, s.Created)
+}
+
+// set adds or replaces an entry.
+func (c *Completions) set(key string, at time.Time) {
 	entries := strings.Fields(string(*c))
-	entries = slices.DeleteFunc(entries, func(entry string) bool { return strings.HasPrefix(entry, id+"=") })
-	entries = append(entries, id+"="+strconv.FormatInt(s.Ended.Unix(), 10)+"/"+strconv.FormatInt(s.Created.Unix(), 10))
+	entries = slices.DeleteFunc(entries, func(entry string) bool { return strings.HasPrefix(entry, key+"=") })
+	entries = append(entries, key+"="+strconv.FormatInt(at.Unix(), 10))
 	slices.Sort(entries)
 	*c = Completions(strings.Join(entries, " "))
 }
