@@ -195,3 +195,54 @@ func TestPodsOfManyNamespacesShareAWatch(t *testing.T) {
 		expect("one less", reflector.WatchesMax, 0, true, 1)
 	})
 }
+
+// A watch of pods in all namespaces ends when a single namespace is left, and one of that
+// namespace when many are needed.
+func TestPodsOfTheLastNamespaceShareAWatchOfIt(t *testing.T) {
+	runFeed(t, func(api *fakeAPI) {
+		api.nodes().Put(kubetest.Node("a", "a1"))
+		for _, q := range []gate.PodQuery{{}, {Namespace: "ns-0000"}, {Namespace: "ns-0000", Selector: "app=d7"}} {
+			p := labelled("p7", "a", "d7")
+			p.Namespace = "ns-0000"
+			api.pods(q).Put(p)
+		}
+	}, func(t *testing.T, f *testFeed) {
+		needed := func(n, others int) (found []gate.PodQuery) {
+			for _, q := range queries(n) {
+				q.Namespace = "ns-0000"
+				found = append(found, q)
+			}
+			for _, ns := range namespaces(others + 1)[1:] {
+				found = append(found, gate.PodQuery{Namespace: ns, Selector: "app=agent"})
+			}
+			return found
+		}
+		for _, step := range []struct {
+			queries, others int
+			shared          string
+			own             int
+		}{
+			{40, reflector.WatchesMax, "pods//", 0},
+			{40, 0, "pods/ns-0000/", 0},
+			{40, reflector.WatchesMax, "pods//", 0},
+			{17, 0, "", 17},
+			{17, reflector.WatchesMax, "pods//", 0},
+			{17, reflector.WatchesMax / 2, "pods//", 0},
+			{40, reflector.WatchesMax/2 - 1, "pods/ns-0000/", reflector.WatchesMax/2 - 1},
+		} {
+			asked := needed(step.queries, step.others)
+			f.SetNeeds(gate.Needs{Pods: asked})
+			synctest.Wait()
+			got, want := f.watches("pods/"), step.own
+			if step.shared != "" {
+				want++
+			}
+			if len(got) != want || step.shared != "" && !slices.Contains(got, step.shared) {
+				t.Errorf("%d queries, %d other namespaces: watches %v, want %d with %q", step.queries, step.others, got, want, step.shared)
+			}
+			if facts := f.facts(t, "a").Pods; len(facts) != len(asked) || len(facts[asked[7]]) != 1 {
+				t.Errorf("%d queries, %d other namespaces: %d observed, with pods %v", step.queries, step.others, len(facts), facts[asked[7]])
+			}
+		}
+	})
+}

@@ -48,7 +48,7 @@ func (f *Feed) startDaemonSets(ctx context.Context, namespace string) *daemonSet
 // startSharedDaemonSets starts one watch for all needed namespaces.
 func (f *Feed) startSharedDaemonSets(ctx context.Context, needed map[string]bool, into map[string]*daemonSetFeed) {
 	r := f.newRunning(sharedDaemonSetsName)
-	r.Shared = true
+	r.Shared, r.Group = true, metav1.NamespaceAll
 	r.LiveChanged = func() { f.daemonSets.Update(func() effect { return announce }) }
 	sinks := make(reflector.ByNamespace[*DaemonSet, *DaemonSetNamespace], len(needed))
 	for namespace := range needed {

@@ -20,7 +20,7 @@ import (
 // reject them.
 func (f *Feed) startSharedPods(ctx context.Context, namespace string, needed map[gate.PodQuery]bool, into map[gate.PodQuery]*podFeed) {
 	r := f.newRunning(SharedPodsName(namespace))
-	r.Shared, r.LiveChanged = true, f.handler.GatesChanged
+	r.Shared, r.Group, r.LiveChanged = true, namespace, f.handler.GatesChanged
 	sets := make(map[string][]SharedSet)
 	all := gate.PodQuery{Namespace: namespace}
 	for query := range needed {

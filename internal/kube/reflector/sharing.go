@@ -23,19 +23,24 @@ type Watch struct {
 	// Stop stops the watch. It does not wait.
 	Stop context.CancelFunc
 	// Shared reports whether the watch serves everything in a group that was needed when it
-	// was started.
+	// was started. Group is that group.
 	Shared bool
+	Group  string
 }
+
+// serves reports whether a group shares the watch.
+func (w *Watch) serves(group string) bool { return w.Shared && w.Group == group }
 
 // Uses implements Sharer.
 func (w *Watch) Uses() *Watch { return w }
 
 // sharingChanges returns the groups that must share one watch from now on (true), or must
-// have watches of their own again (false). Other groups do not change.
+// have watches of their own again (false). Other groups do not change. If a key has moved to
+// another group, the shared watch of its former group does not count as shared.
 func sharingChanges[K comparable, F Sharer](before map[K]F, needed map[K]bool, group func(K) string) map[string]bool {
 	own, shared := make(map[string]int), make(map[string]int)
 	for key := range needed {
-		if feed, known := before[key]; known && feed.Uses().Shared {
+		if feed, known := before[key]; known && feed.Uses().serves(group(key)) {
 			shared[group(key)]++
 		} else {
 			own[group(key)]++
@@ -71,7 +76,7 @@ func AdjustFeeds[K comparable, F Sharer](before map[K]F, needed map[K]bool, grou
 		if _, started := after[key]; started {
 			continue
 		}
-		if !known || changes && feed.Uses().Shared {
+		if !known || feed.Uses().Shared && (changes || !feed.Uses().serves(group(key))) {
 			feed = start(key)
 		}
 		after[key] = feed
