@@ -3,7 +3,6 @@
 package gate
 
 import (
-	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -79,39 +78,49 @@ const ofCreation = ".c"
 
 // Of returns the success of a run with an ID. Older versions do not write the creation: the
 // end counts as creation.
-func (c Completions) Of(id string) Success {
-	ended := c.timeOf(id)
-	return Success{Ended: ended, Created: cmp.Or(c.timeOf(id+ofCreation), ended)}
-}
-
-// timeOf returns the time in an entry, or zero if there is none.
-func (c Completions) timeOf(key string) time.Time {
+func (c Completions) Of(id string) (s Success) {
 	for entry := range strings.SplitSeq(string(c), " ") {
-		if rest, ok := strings.CutPrefix(entry, key+"="); ok {
-			if seconds, err := strconv.ParseInt(rest, 10, 64); err == nil {
-				return time.Unix(seconds, 0).UTC()
-			}
+		switch key, at, _ := strings.Cut(entry, "="); {
+		case !isOf(key, id):
+		case key == id:
+			s.Ended = unixTime(at)
+		default:
+			s.Created = unixTime(at)
 		}
 	}
-	return time.Time{}
+	if s.Created.IsZero() {
+		s.Created = s.Ended
+	}
+	return s
+}
+
+// isOf reports whether the key of an entry is that of a run with an ID.
+func isOf(key, id string) bool { return strings.TrimSuffix(key, ofCreation) == id }
+
+// unixTime returns the time of a text in Unix seconds, or zero if it is none.
+func unixTime(text string) time.Time {
+	seconds, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(seconds, 0).UTC()
 }
 
 // Add adds the success of a run. If one with the same ID is contained, the result has the
 // latest times of both. IDs must be free of spaces, "=" and ".".
 func (c *Completions) Add(id string, s Success) {
 	s = s.Latest(c.Of(id))
-	c.set(id, s.Ended)
-	c.set(id+ofCreation, s.Created)
-}
-
-// set adds or replaces an entry.
-func (c *Completions) set(key string, at time.Time) {
-	entries := strings.Fields(string(*c))
-	entries = slices.DeleteFunc(entries, func(entry string) bool { return strings.HasPrefix(entry, key+"=") })
-	entries = append(entries, key+"="+strconv.FormatInt(at.Unix(), 10))
+	entries := []string{id + "=" + unixText(s.Ended), id + ofCreation + "=" + unixText(s.Created)}
+	for entry := range strings.SplitSeq(string(*c), " ") {
+		if key, _, _ := strings.Cut(entry, "="); key != "" && !isOf(key, id) {
+			entries = append(entries, entry)
+		}
+	}
 	slices.Sort(entries)
 	*c = Completions(strings.Join(entries, " "))
 }
+
+func unixText(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
 // completed returns the successes in a record that count in the node's current boot.
 func (r *Record) completed(n *Node) Completions {
