@@ -5,6 +5,7 @@ package e2e
 import (
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,9 +75,11 @@ func TestRolloutIsNoRegression(t *testing.T) {
 	w := newSchedulingEnv(t)
 	w.startController(0)
 	ds := w.daemonSet("agent")
-	w.declare(onRegression(newGate("agent", keyA, byDaemonSet("agent"))))
+	w.declare(onRegression(on(newGate("agent", keyA, byDaemonSet("agent")), "gated", "")))
 	w.setReady(true)
-	n1 := w.schedulableNode("n1")
+	w.schedulableNode("other")
+	n1 := w.kubelet("n1")
+	n1.register(hasCapacity, func(n *corev1.Node) { n.Labels["gated"] = "" })
 	n1.becomes("agent", isOpen, keyA)
 	first := w.daemonRuns(ds, "n1", "")
 	w.must(w.runContainers(t.Context(), first, false))
@@ -86,14 +89,11 @@ func TestRolloutIsNoRegression(t *testing.T) {
 	n1.wrote(3)
 
 	w.newPods(false)
-	w.rollOut(ds)
-	second := w.daemonRuns(ds, "n1", first.Name)
+	second := w.replaceInTurn(ds, n1, first)
 	w.eventually("the DaemonSet's status reports a complete rollout", func() error {
 		w.must(w.admin.Get(t.Context(), client.ObjectKeyFromObject(ds), ds))
-		if ds.Status.ObservedGeneration != ds.Generation || ds.Status.UpdatedNumberScheduled < ds.Status.DesiredNumberScheduled {
-			return errNotYet
-		}
-		return nil
+		complete := ds.Status.ObservedGeneration == ds.Generation && ds.Status.UpdatedNumberScheduled == ds.Status.DesiredNumberScheduled
+		return errUnless(complete, "not yet")
 	})
 	n1.label("touched") // the controller reconciles the node
 	w.newPods(true)
@@ -107,4 +107,33 @@ func TestRolloutIsNoRegression(t *testing.T) {
 	// The rollout is complete, so the failing daemon closes the gate.
 	w.must(w.runContainers(t.Context(), second, false))
 	n1.becomes("agent", isClosed, keyA)
+}
+
+// replaceInTurn rolls out the DaemonSet and returns its new pod on a node, which replaces the
+// first one. The node is the second one in turn, and the first pod terminates slowly, so that
+// the controller observes the rollout before that pod is deleted, and decides while it
+// terminates.
+func (w *schedulingEnv) replaceInTurn(ds *appsv1.DaemonSet, k *kubelet, first *corev1.Pod) *corev1.Pod {
+	w.Helper()
+	// A daemon that is not ready is replaced first. The rollout then waits for the new one.
+	other := w.daemonRuns(ds, "other", "")
+	w.must(w.runContainers(w.Context(), other, false))
+	w.eventually("the DaemonSet's status reports that a daemon is not ready", func() error {
+		w.must(w.admin.Get(w.Context(), client.ObjectKeyFromObject(ds), ds))
+		return errUnless(ds.Status.NumberUnavailable == 1, "not yet")
+	})
+	w.rollOut(ds)
+	next := w.daemonRuns(ds, "other", other.Name)
+	w.settled()
+
+	w.edit(first, func() { first.Finalizers = []string{"e2e.nodegate.dev/slow"} })
+	w.must(w.runContainers(w.Context(), next, true))
+	w.eventually("the daemon's pod terminates", func() error {
+		w.must(w.admin.Get(w.Context(), client.ObjectKeyFromObject(first), first))
+		return errUnless(first.DeletionTimestamp != nil, "not yet")
+	})
+	w.settled()
+	k.wrote(3)
+	w.edit(first, func() { first.Finalizers = nil })
+	return w.daemonRuns(ds, k.name, first.Name)
 }
