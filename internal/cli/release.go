@@ -17,6 +17,20 @@ import (
 	"github.com/nodegate/nodegate/internal/release"
 )
 
+const releaseHelp = "Remove from nodes the taints that gates' records contain, the records themselves and the overrides. Nothing else is\n" +
+	"changed, and a taint that another gate's record also contains stays. The command is for gates that no longer exist\n" +
+	"and whose controller no longer exists either: it depends on the nodes only, and works if the controller, the CRD and\n" +
+	"the policies are gone. 'kubectl gate uninstall' removes those, too, and releases all nodes.\n\n" +
+	"Required permissions: get, list and patch nodes; patch nodes/status, if gates have published conditions; while\n" +
+	"nodegate's policies are installed, override nodegates.nodegate.dev; list nodegates.nodegate.dev and get the Lease\n" +
+	"nodegate, unless --force is used. The command does not ask for confirmation: see --dry-run. It can be interrupted and\n" +
+	"run again.\n\n" +
+	"While nodegate is running (its Lease is looked up in the namespace of -n, default " + v1alpha1.DefaultNamespace + "), gates that\n" +
+	"exist are not released without --force. Delete these gates, which opens them on all nodes, or override them on some\n" +
+	"nodes for a limited time.\n\n" +
+	"The exit status is 0 if everything requested was removed, 1 if something is left, and 2 if the release did not start\n" +
+	"or was interrupted."
+
 func newRelease(c *connection) *cobra.Command {
 	var (
 		o    output
@@ -25,21 +39,9 @@ func newRelease(c *connection) *cobra.Command {
 		what release.Options
 	)
 	command := &cobra.Command{
-		Use:   "release NODE... | --all | --gate GATE",
-		Short: "Remove the taints, records and overrides of gates from nodes",
-		Long: "Remove from nodes the taints that gates' records contain, the records themselves and the overrides. Nothing else is\n" +
-			"changed, and a taint that another gate's record also contains stays. The command is for gates that no longer exist\n" +
-			"and whose controller no longer exists either: it depends on the nodes only, and works if the controller, the CRD and\n" +
-			"the policies are gone. 'kubectl gate uninstall' removes those, too, and releases all nodes.\n\n" +
-			"Required permissions: get, list and patch nodes; patch nodes/status, if gates have published conditions; while\n" +
-			"nodegate's policies are installed, override nodegates.nodegate.dev; list nodegates.nodegate.dev and get the Lease\n" +
-			"nodegate, unless --force is used. The command does not ask for confirmation: see --dry-run. It can be interrupted and\n" +
-			"run again.\n\n" +
-			"While nodegate is running (its Lease is looked up in the namespace of -n, default " + v1alpha1.DefaultNamespace + "), gates that\n" +
-			"exist are not released without --force. Delete these gates, which opens them on all nodes, or override them on some\n" +
-			"nodes for a limited time.\n\n" +
-			"The exit status is 0 if everything requested was removed, 1 if something is left, and 2 if the release did not start\n" +
-			"or was interrupted.",
+		Use:     "release NODE... | --all | --gate GATE",
+		Short:   "Remove the taints, records and overrides of gates from nodes",
+		Long:    releaseHelp,
 		Example: "  kubectl gate release --all --dry-run=client\n  kubectl gate release ip-10-0-3-17\n  kubectl gate release --gate cilium",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := release.CheckGates(cmd.Flags().Changed("gate"), what.Gates); err != nil {
