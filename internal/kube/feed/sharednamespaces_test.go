@@ -106,29 +106,18 @@ func TestWatchesOfDaemonSetsAreBounded(t *testing.T) {
 			api.daemonSets("").Put(in(ns, "shared-"+ns))
 		}
 	}, func(t *testing.T, f *testFeed) {
-		for _, step := range []struct {
-			namespaces, own int
-			shared          bool
-		}{
-			{reflector.WatchesMax, reflector.WatchesMax, false},
-			{reflector.WatchesMax + 1, 0, true},
-			{2*reflector.WatchesMax + 1, reflector.WatchesMax, true},
-			{2*reflector.WatchesMax + 2, 0, true},
-			{reflector.WatchesMax/2 + 1, 0, true},
-			{reflector.WatchesMax / 2, reflector.WatchesMax / 2, false},
-			{0, 0, false},
-		} {
-			f.SetNeeds(gate.Needs{DaemonSetNamespaces: namespaces(step.namespaces)})
+		for _, step := range sharingSteps {
+			f.SetNeeds(gate.Needs{DaemonSetNamespaces: namespaces(step.needed)})
 			synctest.Wait()
 			got, want := f.watches("daemonsets/"), step.own
 			if step.shared {
 				want++
 			}
 			if len(got) != want || slices.Contains(got, "daemonsets/") != step.shared {
-				t.Errorf("%d namespaces: %d watches, want %d: %v", step.namespaces, len(got), want, got)
+				t.Errorf("%d namespaces: %d watches, want %d: %v", step.needed, len(got), want, got)
 			}
-			if sets := f.DaemonSets(); len(sets.Observed) != step.namespaces || len(sets.Items) != step.namespaces {
-				t.Errorf("%d namespaces: %d observed, with %d DaemonSets", step.namespaces, len(sets.Observed), len(sets.Items))
+			if sets := f.DaemonSets(); len(sets.Observed) != step.needed || len(sets.Items) != step.needed {
+				t.Errorf("%d namespaces: %d observed, with %d DaemonSets", step.needed, len(sets.Observed), len(sets.Items))
 			}
 		}
 

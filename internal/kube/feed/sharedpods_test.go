@@ -93,23 +93,27 @@ func TestManyQueriesShareAWatch(t *testing.T) {
 	})
 }
 
+// sharingSteps are successive numbers of what is needed in a group, and the watches for it:
+// how many serve one of them, and whether one is shared.
+var sharingSteps = []struct {
+	needed, own int
+	shared      bool
+}{
+	{reflector.WatchesMax, reflector.WatchesMax, false},
+	{reflector.WatchesMax + 1, 0, true},
+	{2*reflector.WatchesMax + 1, reflector.WatchesMax, true},
+	{2*reflector.WatchesMax + 2, 0, true},
+	{reflector.WatchesMax/2 + 1, 0, true},
+	{reflector.WatchesMax / 2, reflector.WatchesMax / 2, false},
+	{0, 0, false},
+}
+
 // The number of watches in a namespace is bounded, while queries are added and removed.
 func TestWatchesPerNamespaceAreBounded(t *testing.T) {
 	runFeed(t, func(api *fakeAPI) { api.nodes().Put(kubetest.Node("a", "a1")) }, func(t *testing.T, f *testFeed) {
 		other := gate.PodQuery{Namespace: "other", Selector: "app=x"}
-		for _, step := range []struct {
-			queries, own int
-			shared       bool
-		}{
-			{reflector.WatchesMax, reflector.WatchesMax, false},
-			{reflector.WatchesMax + 1, 0, true},
-			{2*reflector.WatchesMax + 1, reflector.WatchesMax, true},
-			{2*reflector.WatchesMax + 2, 0, true},
-			{reflector.WatchesMax/2 + 1, 0, true},
-			{reflector.WatchesMax / 2, reflector.WatchesMax / 2, false},
-			{0, 0, false},
-		} {
-			f.SetNeeds(gate.Needs{Pods: append(queries(step.queries), other)})
+		for _, step := range sharingSteps {
+			f.SetNeeds(gate.Needs{Pods: append(queries(step.needed), other)})
 			synctest.Wait()
 			got := f.watches("pods/")
 			want := step.own + 1 // the watch of the other namespace
@@ -117,10 +121,10 @@ func TestWatchesPerNamespaceAreBounded(t *testing.T) {
 				want++
 			}
 			if len(got) != want || slices.Contains(got, "pods/ns/") != step.shared || !slices.Contains(got, "pods/other/app=x") {
-				t.Errorf("%d queries: %d watches, want %d: %v", step.queries, len(got), want, got)
+				t.Errorf("%d queries: %d watches, want %d: %v", step.needed, len(got), want, got)
 			}
-			if facts := f.facts(t, "a"); len(facts.Pods) != step.queries+1 {
-				t.Errorf("%d queries: %d observed", step.queries, len(facts.Pods)-1)
+			if facts := f.facts(t, "a"); len(facts.Pods) != step.needed+1 {
+				t.Errorf("%d queries: %d observed", step.needed, len(facts.Pods)-1)
 			}
 		}
 	})
