@@ -119,7 +119,9 @@ func isClosed(node *gate.Node, gateName string, reason v1alpha1.Reason) {
 func (w *world) change(name string, change func(*gate.Node)) {
 	w.mu.Lock()
 	node := w.nodes[name]
+	// The controller may be reading the node.
 	node.Labels, node.Records = maps.Clone(node.Labels), maps.Clone(node.Records)
+	node.Conditions, node.Taints = slices.Clone(node.Conditions), slices.Clone(node.Taints)
 	change(&node)
 	w.nodes[name] = node
 	w.mu.Unlock()
