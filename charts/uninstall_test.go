@@ -335,6 +335,7 @@ func (i *installation) byHelmWhichGoesFirst() {
 	i.Log("installed by Helm, which goes first")
 	must(i.T, i.helm(i.values, "install", "nodegate", chart))
 	i.start()
+	must(i.T, testbed.AwaitGate(i.Context(), i.applier, heldGate)) // then the parameters exist
 	i.register()
 	i.stop()
 	must(i.T, i.helm(nil, "uninstall", "nodegate"))
