@@ -117,15 +117,7 @@ func isClosed(node *gate.Node, gateName string, reason v1alpha1.Reason) {
 
 // change changes a node, and reports that everything may have changed.
 func (w *world) change(name string, change func(*gate.Node)) {
-	w.mu.Lock()
-	node := w.nodes[name]
-	// The controller may be reading the node.
-	node.Labels, node.Records = maps.Clone(node.Labels), maps.Clone(node.Records)
-	node.Conditions, node.Taints = slices.Clone(node.Conditions), slices.Clone(node.Taints)
-	change(&node)
-	w.nodes[name] = node
-	w.mu.Unlock()
-	w.c.NodeChanged(name, gate.Everything())
+	w.edit(name, gate.Everything(), change)
 }
 
 func (w *world) remove(name string) {

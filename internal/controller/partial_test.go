@@ -106,6 +106,7 @@ func written(n *gate.Node, d *gate.Decision) (c gate.Change) {
 func (w *world) edit(name string, what gate.Change, change func(*gate.Node)) {
 	w.mu.Lock()
 	node := w.nodes[name]
+	// The controller may be reading the node.
 	node.Labels, node.Records = maps.Clone(node.Labels), maps.Clone(node.Records)
 	node.Conditions, node.Taints = slices.Clone(node.Conditions), slices.Clone(node.Taints)
 	change(&node)
