@@ -70,8 +70,11 @@ func TestGates(t *testing.T) {
 			f.wantGates(t, "after", true, "h")
 		}},
 		{"a deletion is missed", twoGates, func(t *testing.T, f *testFeed) {
+			f.api.gates().set(errForbidden)
+			f.api.gates().hangUp()
 			f.api.gates().remove("g")
 			f.api.gates().restart()
+			f.api.gates().set(nil)
 			kubetest.Pass(time.Minute)
 			f.wantGates(t, "after", true, "h")
 		}},
