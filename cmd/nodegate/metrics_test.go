@@ -95,7 +95,7 @@ func installed(t *testing.T) string {
 
 func TestWhoMayReadMetrics(t *testing.T) {
 	kubeconfig := installed(t)
-	r := startReplica(t, kubeconfig)
+	r := startReplica(t, kubeconfig, "--leader-elect-lease-duration=60s") // leads also if the API server is slow
 	eventually(t, "the replica leads", func() error {
 		status, body, err := fetch(t.Context(), unverified, "https://"+r.metrics+"/nodes/none", r.reader)
 		if err == nil && status != http.StatusNotFound {
