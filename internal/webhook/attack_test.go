@@ -47,16 +47,22 @@ func newTarget(t *testing.T) *target {
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return &certificates.TLS.Certificates[0], nil },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Start(ctx) }()
+	var failure error
+	ended := make(chan struct{})
+	go func() { defer close(ended); failure = s.Start(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("serving: %v", err)
+		if <-ended; failure != nil {
+			t.Errorf("serving: %v", failure)
 		}
 	})
 	for g.honest() != nil { // it may not listen yet
-		runtime.Gosched()
+		select {
+		case <-ended:
+			t.FailNow() // why, is reported above
+		default:
+			runtime.Gosched()
+		}
 	}
 	return g
 }

@@ -26,6 +26,7 @@ type replica struct {
 	address string
 	served  atomic.Int64
 	cancel  context.CancelFunc
+	ended   <-chan struct{}
 	stop    func()
 }
 
@@ -35,7 +36,8 @@ func newReplica(t *testing.T, idleTimeout time.Duration) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{address: address}
+	ended := make(chan struct{})
+	r := &replica{address: address, ended: ended}
 	certificates := httptest.NewUnstartedServer(nil)
 	certificates.StartTLS()
 	t.Cleanup(certificates.Close)
@@ -48,13 +50,13 @@ func newReplica(t *testing.T, idleTimeout time.Duration) *replica {
 		}),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Start(ctx) }()
+	var failure error
+	go func() { defer close(ended); failure = s.Start(ctx) }()
 	r.cancel = cancel
 	r.stop = sync.OnceFunc(func() {
 		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("serving: %v", err)
+		if <-ended; failure != nil {
+			t.Errorf("serving: %v", failure)
 		}
 	})
 	t.Cleanup(r.stop)
@@ -68,10 +70,11 @@ func TestDrain(t *testing.T) {
 	var service atomic.Pointer[replica]
 	service.Store(newReplica(t, 50*time.Millisecond))
 	newClient := func() *http.Client {
-		return clientOf(func() string { return service.Load().address })
+		return clientOf(service.Load)
 	}
 	done := make(chan struct{})
 	var wait sync.WaitGroup
+	defer func() { close(done); wait.Wait() }()
 	for i := range 4 {
 		wait.Go(func() {
 			busy := newClient()
@@ -103,19 +106,26 @@ func TestDrain(t *testing.T) {
 	if err := ask(idle); err != nil {
 		t.Errorf("request on an idle connection: %v", err)
 	}
-	close(done)
-	wait.Wait()
 }
 
-// clientOf returns a client that connects to the replica at the address.
-func clientOf(address func() string) *http.Client {
+// clientOf returns a client that connects to the current replica.
+func clientOf(current func() *replica) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the test does not depend on the server's identity
 		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			for to := address(); ; { // it may not listen yet
-				conn, err := (&net.Dialer{}).DialContext(ctx, network, to)
-				if err == nil || ctx.Err() != nil {
-					return conn, err
+			for to := current(); ; { // it may not listen yet
+				conn, err := (&net.Dialer{}).DialContext(ctx, network, to.address)
+				if err == nil {
+					return conn, nil
+				}
+				select {
+				case <-to.ended:
+					next := current()
+					if next == to {
+						return nil, err
+					}
+					to = next
+				default:
 				}
 			}
 		},
@@ -144,11 +154,11 @@ func TestConnectionsOutliveTheStop(t *testing.T) {
 	for range 10 {
 		r := newReplica(t, 0)
 		var connected atomic.Bool
-		c := clientOf(func() string {
+		c := clientOf(func() *replica {
 			if connected.Swap(true) {
 				t.Error("the connection was closed")
 			}
-			return r.address
+			return r
 		})
 		wait.Go(func() { // concurrently, because each takes as long as draining
 			if err := ask(c); err != nil {
