@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // Every process may send signals on the system bus, to all or to one connection. Those of others
@@ -35,7 +37,7 @@ func TestOnlyLogindAnnounces(t *testing.T) {
 			}
 		case err := <-ended:
 			t.Fatalf("%s: Follow has returned: %v", what, err)
-		case <-time.After(30 * time.Second):
+		case <-time.After(await.Silence):
 			t.Fatalf("%s: nothing was announced", what)
 		}
 	}
