@@ -27,21 +27,22 @@ import (
 var OnSomeNode = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
 
 // LocalSlicesOf returns a field selector for the driver's ResourceSlices that name their
-// node.
+// node. An empty driver stands for all drivers.
 func LocalSlicesOf(driver string) string {
-	return fields.AndSelectors(
-		fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver),
-		fields.OneTermNotEqualSelector(resourcev1.ResourceSliceSelectorNodeName, ""),
-	).String()
+	return slicesOf(driver, fields.OneTermNotEqualSelector(resourcev1.ResourceSliceSelectorNodeName, ""))
 }
 
 // SharedSlicesOf returns a field selector for the driver's ResourceSlices that do not name
-// a node.
+// a node. An empty driver stands for all drivers.
 func SharedSlicesOf(driver string) string {
-	return fields.AndSelectors(
-		fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver),
-		fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorNodeName, ""),
-	).String()
+	return slicesOf(driver, fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorNodeName, ""))
+}
+
+func slicesOf(driver string, where fields.Selector) string {
+	if driver == "" {
+		return where.String()
+	}
+	return fields.AndSelectors(fields.OneTermEqualSelector(resourcev1.ResourceSliceSelectorDriver, driver), where).String()
 }
 
 // ThinClient returns a client for the core group that decodes only those parts of Nodes

@@ -20,10 +20,14 @@ const (
 func objectsName(of gate.ObjectSource) string { return "objects " + of.String() }
 
 func slicesName(of SliceSource) string {
-	if of.Shared {
-		return "resourceslices of " + of.Driver + " that name no node"
+	name := "resourceslices"
+	if of.Driver != "" {
+		name += " of " + of.Driver
 	}
-	return "resourceslices of " + of.Driver
+	if of.Shared {
+		name += " that name no node"
+	}
+	return name
 }
 
 // DaemonSetsName returns the name of the feed of a namespace's DaemonSets.

@@ -22,7 +22,7 @@ type Needs struct {
 }
 
 // SliceSource selects the ResourceSlices of a DRA driver that name a node, or those that
-// do not. Each source is watched once.
+// do not. Each source is watched once. An empty driver stands for all drivers.
 type SliceSource struct {
 	Driver string
 	Shared bool

@@ -172,4 +172,7 @@ func TestSliceSelectors(t *testing.T) {
 	if got := clients.LocalSlicesOf(draDriver); got != "spec.driver=gpu.example.com,spec.nodeName!=" {
 		t.Errorf("field selector %q", got)
 	}
+	if shared, local := clients.SharedSlicesOf(""), clients.LocalSlicesOf(""); shared != "spec.nodeName=" || local != "spec.nodeName!=" {
+		t.Errorf("field selectors of all drivers %q and %q", shared, local)
+	}
 }

@@ -50,13 +50,13 @@ func (f *Feed) startSharedDaemonSets(ctx context.Context, needed map[string]bool
 	r := f.newRunning(sharedDaemonSetsName)
 	r.Shared, r.Group = true, metav1.NamespaceAll
 	r.LiveChanged = func() { f.daemonSets.Update(func() effect { return announce }) }
-	sinks := make(reflector.ByNamespace[*DaemonSet, *DaemonSetNamespace], len(needed))
+	sinks := make(reflector.ByOrigin[*DaemonSet, *DaemonSetNamespace], len(needed))
 	for namespace := range needed {
 		sinks[namespace] = NewDaemonSetNamespace(namespace, f.daemonSets, r.IsLive)
 		f.daemonSets.add(sinks[namespace])
 		into[namespace] = &daemonSetFeed{running: r, daemonSets: sinks[namespace]}
 	}
-	convert := reflector.Converter(sinks, func(_ *DaemonSetNamespace, o *appsv1.DaemonSet) *DaemonSet { return NewDaemonSet(o) })
+	convert := reflector.Converter(sinks, (*appsv1.DaemonSet).GetNamespace, func(_ *DaemonSetNamespace, o *appsv1.DaemonSet) *DaemonSet { return NewDaemonSet(o) })
 	in := &reflector.Reflector[*appsv1.DaemonSet, reflector.Located[*DaemonSet]]{Observer: r.Observer, Sink: sinks, Convert: convert}
 	f.start(ctx, r, func(ctx context.Context) { in.Run(ctx, f.sources.daemonSets(metav1.NamespaceAll), &appsv1.DaemonSet{}) })
 }

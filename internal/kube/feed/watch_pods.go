@@ -34,11 +34,11 @@ func (f *Feed) startSharedPods(ctx context.Context, namespace string, needed map
 		// One query that needs more of the pods is enough (see clients.FactClients).
 		all.Annotation, all.Runs = cmp.Or(query.Annotation, all.Annotation), all.Runs || query.Runs
 	}
-	sinks := make(reflector.ByNamespace[*SharedPod, *SharedPods], len(sets))
+	sinks := make(reflector.ByOrigin[*SharedPod, *SharedPods], len(sets))
 	for of, sets := range sets {
 		sinks[of] = NewSharedPods(sets)
 	}
-	in := &reflector.Reflector[*corev1.Pod, reflector.Located[*SharedPod]]{Observer: r.Observer, Sink: sinks, Convert: reflector.Converter(sinks, (*SharedPods).Convert)}
+	in := &reflector.Reflector[*corev1.Pod, reflector.Located[*SharedPod]]{Observer: r.Observer, Sink: sinks, Convert: reflector.Converter(sinks, (*corev1.Pod).GetNamespace, (*SharedPods).Convert)}
 	f.start(ctx, r, func(ctx context.Context) { in.Run(ctx, f.sources.pods(all), &corev1.Pod{}) })
 }
 

@@ -4,11 +4,9 @@ package feed
 
 import (
 	"context"
+	"maps"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/nodegate/nodegate/internal/gate"
@@ -29,52 +27,60 @@ type sliceFeed struct {
 // source, its slices are listed again, because the devices themselves are not stored.
 func (f *Feed) adjustSlices(ctx context.Context, needed map[SliceSource]SliceNeeds) {
 	before := *f.sliceFeeds.Load()
-	after := make(map[SliceSource]*sliceFeed, len(needed))
-	for source, needs := range needed {
-		if feed := before[source]; feed != nil && feed.needs.equal(needs) {
-			after[source] = feed
-		} else {
-			after[source] = f.startSlices(ctx, source, needs)
-		}
-	}
+	same := maps.Clone(before)
+	maps.DeleteFunc(same, func(source SliceSource, feed *sliceFeed) bool { return !feed.needs.equal(needed[source]) })
+	after := reflector.AdjustFeeds(same, needed, sliceGroup,
+		func(source SliceSource) *sliceFeed { return f.startSlices(ctx, source, needed)[source] },
+		func(group string, into map[SliceSource]*sliceFeed) {
+			all := SliceSource{Shared: group == sliceGroup(SliceSource{Shared: true})}
+			maps.Copy(into, f.startSlices(ctx, all, needed))
+		})
 	f.sliceFeeds.Store(&after)
-	for source, feed := range before {
-		if after[source] != feed {
-			feed.Stop()
+	reflector.StopUnused(before, after)
+}
+
+// sliceGroup returns the name of the feed of all drivers, whose watch a source may share.
+func sliceGroup(of SliceSource) string { return slicesName(SliceSource{Shared: of.Shared}) }
+
+// startSlices starts a watch that serves one source, or the needed ones of all drivers.
+func (f *Feed) startSlices(ctx context.Context, watched SliceSource, needed map[SliceSource]SliceNeeds) map[SliceSource]*sliceFeed {
+	r := f.newRunning(slicesName(watched))
+	r.Shared, r.Group, r.LiveChanged = watched.Driver == "", sliceGroup(watched), f.handler.GatesChanged
+	feeds := make(map[SliceSource]*sliceFeed)
+	local := make(reflector.ByOrigin[*ResourceSlice, *ResourceSlices])
+	shared := make(reflector.ByOrigin[*SharedSlice, *SharedSlices])
+	for source, needs := range needed {
+		if source != watched && (!r.Shared || source.Shared != watched.Shared) {
+			continue
+		}
+		feed := &sliceFeed{running: r, needs: needs}
+		if feeds[source] = feed; source.Shared {
+			feed.shared = NewSharedSlices(f.nodes, needs.Queries, f.notifier)
+			shared[source.Driver] = feed.shared
+		} else {
+			feed.local = NewResourceSlices(f.nodes, source.Driver, needs, f.notifier)
+			local[source.Driver] = feed.local
 		}
 	}
+	from := clients.ExplainingNotServed(f.sources.resourceSlices(watched))
+	f.start(ctx, r, func(ctx context.Context) {
+		if watched.Shared {
+			runSlices(ctx, r, from, shared)
+		} else {
+			runSlices(ctx, r, from, local)
+		}
+	})
+	return feeds
 }
 
-func (f *Feed) startSlices(ctx context.Context, source SliceSource, needs SliceNeeds) *sliceFeed {
-	feed := &sliceFeed{running: f.newRunning(slicesName(source)), needs: needs}
-	feed.LiveChanged = f.handler.GatesChanged
-	from := explainNotServed(f.sources.resourceSlices(source))
-	if source.Shared {
-		feed.shared = NewSharedSlices(f.nodes, needs.Queries, f.notifier)
-		in := &reflector.Reflector[*resourcev1.ResourceSlice, *SharedSlice]{Observer: feed.Observer, Sink: feed.shared, Convert: feed.shared.Convert}
-		f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, from, &resourcev1.ResourceSlice{}) })
-		return feed
-	}
-	feed.local = NewResourceSlices(f.nodes, source.Driver, needs, f.notifier)
-	in := &reflector.Reflector[*resourcev1.ResourceSlice, *ResourceSlice]{Observer: feed.Observer, Sink: feed.local, Convert: feed.local.Convert}
-	f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, from, &resourcev1.ResourceSlice{}) })
-	return feed
-}
-
-// explainNotServed makes errors explain that the API server does not serve
-// ResourceSlices. The feed continues to retry, because the API server may serve them
-// later.
-func explainNotServed(inner *cache.ListWatch) *cache.ListWatch {
-	return &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			list, err := inner.ListWithContext(ctx, o)
-			return list, clients.ExplainNotServed(err)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			w, err := inner.WatchWithContext(ctx, o)
-			return w, clients.ExplainNotServed(err)
-		},
-	}
+// runSlices distributes ResourceSlices to the sinks of their drivers.
+func runSlices[F any, S interface {
+	reflector.Sink[F]
+	Convert(o *resourcev1.ResourceSlice) F
+}](ctx context.Context, r *running, from *cache.ListWatch, sinks reflector.ByOrigin[F, S]) {
+	driver := func(o *resourcev1.ResourceSlice) string { return o.Spec.Driver }
+	in := &reflector.Reflector[*resourcev1.ResourceSlice, reflector.Located[F]]{Observer: r.Observer, Sink: sinks, Convert: reflector.Converter(sinks, driver, S.Convert)}
+	in.Run(ctx, from, &resourcev1.ResourceSlice{})
 }
 
 // fillSlices adds what was observed of a node's devices to its facts: everything, or what

@@ -37,7 +37,7 @@ func (w *Watch) Uses() *Watch { return w }
 // sharingChanges returns the groups that must share one watch from now on (true), or must
 // have watches of their own again (false). Other groups do not change. If a key has moved to
 // another group, the shared watch of its former group does not count as shared.
-func sharingChanges[K comparable, F Sharer](before map[K]F, needed map[K]bool, group func(K) string) map[string]bool {
+func sharingChanges[K comparable, N any, F Sharer](before map[K]F, needed map[K]N, group func(K) string) map[string]bool {
 	own, shared := make(map[string]int), make(map[string]int)
 	for key := range needed {
 		if feed, known := before[key]; known && feed.Uses().serves(group(key)) {
@@ -62,7 +62,7 @@ func sharingChanges[K comparable, F Sharer](before map[K]F, needed map[K]bool, g
 
 // AdjustFeeds returns the feeds of what is needed. It starts those that do not exist: with a
 // watch of their own, or all of a group with a shared one.
-func AdjustFeeds[K comparable, F Sharer](before map[K]F, needed map[K]bool, group func(K) string, start func(K) F, share func(group string, into map[K]F)) map[K]F {
+func AdjustFeeds[K comparable, N any, F Sharer](before map[K]F, needed map[K]N, group func(K) string, start func(K) F, share func(group string, into map[K]F)) map[K]F {
 	after := make(map[K]F, len(needed))
 	changes := sharingChanges(before, needed, group)
 	for name, shared := range changes {
@@ -97,48 +97,49 @@ func StopUnused[K comparable, F Sharer](before, after map[K]F) {
 	}
 }
 
-// ByNamespace is a Sink that distributes facts to the sinks of their namespaces.
-type ByNamespace[F any, S Sink[F]] map[string]S
+// ByOrigin is a Sink that distributes facts to the sinks of their origins, such as namespaces.
+type ByOrigin[F any, S Sink[F]] map[string]S
 
-// Located is a fact and its namespace, or empty if that has no sink.
+// Located is a fact and its origin, or empty if that has no sink.
 type Located[F any] struct {
-	namespace string
-	fact      F
+	origin string
+	fact   F
 }
 
-// Converter returns a function that converts objects in namespaces that have a sink. Others
-// are dropped on arrival.
-func Converter[O interface{ GetNamespace() string }, F any, S Sink[F]](sinks ByNamespace[F, S], convert func(S, O) F) func(O) Located[F] {
+// Converter returns a function that converts objects whose origin has a sink. Others are
+// dropped on arrival. The origin of an object must never change.
+func Converter[O, F any, S Sink[F]](sinks ByOrigin[F, S], origin func(O) string, convert func(S, O) F) func(O) Located[F] {
 	return func(o O) Located[F] {
-		sink, ok := sinks[o.GetNamespace()]
+		from := origin(o)
+		sink, ok := sinks[from]
 		if !ok {
 			return Located[F]{}
 		}
-		return Located[F]{o.GetNamespace(), convert(sink, o)}
+		return Located[F]{from, convert(sink, o)}
 	}
 }
 
 // Put implements Sink.
-func (b ByNamespace[F, S]) Put(l Located[F]) {
-	if sink, ok := b[l.namespace]; ok {
+func (b ByOrigin[F, S]) Put(l Located[F]) {
+	if sink, ok := b[l.origin]; ok {
 		sink.Put(l.fact)
 	}
 }
 
 // Drop implements Sink.
-func (b ByNamespace[F, S]) Drop(l Located[F]) {
-	if sink, ok := b[l.namespace]; ok {
+func (b ByOrigin[F, S]) Drop(l Located[F]) {
+	if sink, ok := b[l.origin]; ok {
 		sink.Drop(l.fact)
 	}
 }
 
 // Replace implements Sink.
-func (b ByNamespace[F, S]) Replace(all []Located[F]) {
+func (b ByOrigin[F, S]) Replace(all []Located[F]) {
 	facts := make(map[string][]F, len(b))
 	for _, l := range all {
-		facts[l.namespace] = append(facts[l.namespace], l.fact)
+		facts[l.origin] = append(facts[l.origin], l.fact)
 	}
-	for namespace, sink := range b {
-		sink.Replace(facts[namespace])
+	for origin, sink := range b {
+		sink.Replace(facts[origin])
 	}
 }
