@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -194,7 +195,7 @@ func awaitsProof(result error, ng *v1alpha1.NodeGate, last *reported) bool {
 
 // unmet returns what a gate needs that is not observed or not permitted, or "".
 func (r *reporter) unmet(o *observed, g *gate.Gate, ng *v1alpha1.NodeGate) (reason, message string) {
-	if err := r.feedsError(g.Needs(o.sets)); err != nil {
+	if err := cmp.Or(o.set.ObjectsError(g), r.feedsError(g.Needs(o.sets))); err != nil {
 		return v1alpha1.ReasonFeedsNotSynced, err.Error()
 	}
 	if missing := r.permissions.missingFor(&ng.Spec); missing != "" {

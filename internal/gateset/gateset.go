@@ -67,6 +67,9 @@ type Set struct {
 	SignalsSince map[string]uint64
 	// broken contains the errors of gates that cannot be compiled, by name.
 	broken map[string]error
+	// refusedObjects contains the sources of objects that are not observed because of
+	// ObjectSourcesMax.
+	refusedObjects map[gate.ObjectSource]bool
 	// Sources contains the complete sources of gates, as in gate.Facts.CompleteSources.
 	Sources map[string]bool
 	// Parts divides the gates into parts that can be evaluated separately. Nil if they
@@ -150,9 +153,10 @@ func newSet(now Snapshot) *Set {
 	}
 }
 
-// accept sorts the gates and determines which are in force.
+// accept sorts the gates, and determines which are in force and which objects are observed.
 func (s *Set) accept(policy gate.KeyPolicy) {
 	slices.SortFunc(s.Gates, byName)
+	s.limitObjects()
 	s.Acceptance = gate.Accept(s.Gates, policy)
 	for name, err := range s.broken {
 		s.Acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}

@@ -4,6 +4,7 @@ package gateset
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,7 +28,8 @@ func (s *Set) NeedsOn(node *corev1.Node, sets *gate.DaemonSets) gate.Needs {
 	})
 }
 
-// needs returns the needs of the included gates, sorted and without duplicates.
+// needs returns the needs of the included gates, sorted and without duplicates, except objects
+// that are not observed because of ObjectSourcesMax.
 func (s *Set) needs(sets *gate.DaemonSets, include func(*gate.Gate) bool) gate.Needs {
 	var all gate.Needs
 	for i := range s.Gates {
@@ -46,7 +48,7 @@ func (s *Set) needs(sets *gate.DaemonSets, include func(*gate.Gate) bool) gate.N
 	slices.SortFunc(all.Devices, gate.CompareDeviceQueries)
 	all.Devices = slices.Compact(all.Devices)
 	slices.SortFunc(all.Objects, gate.CompareObjectQueries)
-	all.Objects = slices.Compact(all.Objects)
+	all.Objects = slices.DeleteFunc(slices.Compact(all.Objects), s.refuses)
 	return all
 }
 
@@ -58,4 +60,46 @@ func compareBools(a, b bool) int {
 		return -1
 	}
 	return 1
+}
+
+// ObjectSourcesMax is the maximum number of sources whose objects are observed for all gates.
+// One gate can name 128 of them. Each is watched, and watches of different kinds cannot be
+// shared. If a kind is not served or may not be read, this is checked again every few seconds.
+const ObjectSourcesMax = 128
+
+// limitObjects determines which objects are not observed. Those of older gates come first.
+func (s *Set) limitObjects() {
+	byAge := make([]*gate.Gate, len(s.Gates))
+	for i := range s.Gates {
+		byAge[i] = &s.Gates[i]
+	}
+	slices.SortFunc(byAge, func(a, b *gate.Gate) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+	})
+	observed := make(map[gate.ObjectSource]bool)
+	s.refusedObjects = make(map[gate.ObjectSource]bool)
+	for _, g := range byAge {
+		for _, query := range g.Needs(&gate.DaemonSets{}).Objects {
+			if observed[query.ObjectSource] || len(observed) < ObjectSourcesMax {
+				observed[query.ObjectSource] = true
+			} else {
+				s.refusedObjects[query.ObjectSource] = true
+			}
+		}
+	}
+}
+
+// refuses reports whether the objects of a query are not observed because of the limit.
+func (s *Set) refuses(q gate.ObjectQuery) bool { return s.refusedObjects[q.ObjectSource] }
+
+// ObjectsError returns an error if a gate needs objects that are not observed because of
+// ObjectSourcesMax. The signals that read them are unknown.
+func (s *Set) ObjectsError(g *gate.Gate) error {
+	all := g.Needs(&gate.DaemonSets{}).Objects
+	i := slices.IndexFunc(all, s.refuses)
+	if i < 0 {
+		return nil
+	}
+	return fmt.Errorf("cannot observe objects %s: signals of kind object can use at most %d combinations of version, kind, namespace and matchLabels in total, "+
+		"and older gates or other signals of this gate use that many: delete gates or signals, or use fewer combinations", all[i].ObjectSource, ObjectSourcesMax)
 }
