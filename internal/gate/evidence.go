@@ -156,7 +156,8 @@ type Trust struct {
 	node   *Node
 	podsAt time.Time
 	// booted is the time at which the current boot was first observed. Zero if the gate
-	// neither closed for a boot nor was opened by its deadline.
+	// did not close for a boot, was not opened by its deadline, and its record names no
+	// other boot.
 	booted time.Time
 }
 
@@ -175,9 +176,12 @@ func (d *decider) trustIn(r *Record) Trust {
 	case !r.sameBootAsDigest(n):
 		t.digest = r.Digest
 	}
-	if r.closedForBoot() || r.awaitsBoot() && r.Boot != n.BootID {
+	switch {
+	case r.closedForBoot() || r.awaitsBoot() && r.Boot != n.BootID:
 		t.booted, t.known = t.bootKnown, d.Boot.Known
-	} else if r.isException() && r.Boot == n.BootID { // perhaps nothing has been proved in this boot
+	case d.hasBooted(r): // it is open, and nothing has been proved in this boot
+		t.booted = d.bootSeen()
+	case r.isException() && r.Boot == n.BootID: // perhaps nothing has been proved in this boot
 		t.booted = Earliest(t.since, d.bootSeen())
 	}
 	if d.Boot.After == "" {

@@ -101,6 +101,41 @@ func TestHeartbeatAfterDeadline(t *testing.T) {
 	}
 }
 
+// A heartbeat from before a reboot whose start was not observed is no evidence for an open
+// gate: its record is not updated to the boot, it does not close, and its exception does not
+// end, until a heartbeat of the boot arrives.
+func TestHeartbeatAfterUnobservedReboot(t *testing.T) {
+	for name, tt := range map[string]struct {
+		opened v1alpha1.Reason
+		before corev1.ConditionStatus
+	}{
+		"the signal held before": {v1alpha1.ReasonSignalsHold, corev1.ConditionTrue},
+		"it did not hold before": {v1alpha1.ReasonSignalsHold, corev1.ConditionFalse},
+		"opened by its deadline": {v1alpha1.ReasonDeadlinePassed, corev1.ConditionTrue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := checked(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}})
+			n := &c.world.facts.Node
+			n.Records[c.gate.Name] = gate.Record{State: v1alpha1.StateOpen, Reason: tt.opened, Since: epoch.Add(-time.Hour), Boot: "a", Source: c.gate.Source}.String()
+			n.Taints, n.Conditions = nil, append(n.Conditions, beat("Net", tt.before, 30*time.Second))
+			c.reboots("b", false)
+			for range 3 {
+				if r := c.after(time.Minute); r.Reason != staleHeartbeat {
+					t.Errorf("before a heartbeat of the boot: %s", r.Message())
+				}
+				if c.is(v1alpha1.StateOpen, tt.opened); c.record().Boot != "a" {
+					t.Error("the record is updated to the boot")
+				}
+			}
+			n.Conditions[1].Status, n.Conditions[1].Heartbeat = corev1.ConditionTrue, c.now
+			c.after(time.Second)
+			if c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold); c.record().Boot != "b" {
+				t.Error("the record is not updated to the boot")
+			}
+		})
+	}
+}
+
 // If the passing of time changes the reading of a condition, it is repeated at that
 // time.
 func TestConditionRecheck(t *testing.T) {
