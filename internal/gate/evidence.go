@@ -181,7 +181,7 @@ func (d *decider) trustIn(r *Record) Trust {
 		t.booted, t.known = t.bootKnown, d.Boot.Known
 	case d.hasBooted(r): // it is open, and nothing has been proved in this boot
 		t.booted = d.bootSeen()
-	case r.isException() && r.Boot == n.BootID: // perhaps nothing has been proved in this boot
+	case r.isException(): // perhaps nothing has been proved in this boot
 		t.booted = Earliest(t.since, d.bootSeen())
 	}
 	if d.Boot.After == "" {

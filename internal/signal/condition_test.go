@@ -101,6 +101,23 @@ func TestHeartbeatAfterDeadline(t *testing.T) {
 	}
 }
 
+// The same applies to a gate that never closes again, whose open record names no boot.
+func TestHeartbeatAfterLastDeadline(t *testing.T) {
+	c := checked(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}})
+	c.gate.Reclose, c.gate.Deadline = v1alpha1.RecloseNever, gate.Deadline{Ready: time.Minute, Open: true}
+	n := &c.world.facts.Node
+	n.Conditions = append(n.Conditions, beat("Net", "True", 30*time.Second))
+	c.reboots("b", true)
+	c.after(0)
+	c.is(v1alpha1.StateClosed, v1alpha1.ReasonRebooted)
+	c.after(61 * time.Second)
+	c.after(time.Second)
+	c.is(v1alpha1.StateOpen, v1alpha1.ReasonDeadlinePassed)
+	n.Conditions[1].Heartbeat = c.now.Add(gate.HeartbeatSkew)
+	c.after(20 * time.Second)
+	c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold)
+}
+
 // A heartbeat from before a reboot whose start was not observed is no evidence for an open
 // gate: its record is not updated to the boot, it does not close, and its exception does not
 // end, until a heartbeat of the boot arrives.
