@@ -61,9 +61,7 @@ func newReleaseCommand() *cobra.Command {
 			}
 			o.Nodes, o.Namespace, o.Progress = args, at.namespace, release.Progress(cmd.ErrOrStderr())
 			report, err := release.Run(cmd.Context(), config, o)
-			if report != nil {
-				fmt.Fprint(cmd.OutOrStdout(), report.Text())
-			}
+			printRelease(cmd, report)
 			if err == nil && !report.Complete() {
 				err = errIncomplete
 			}
@@ -77,4 +75,16 @@ func newReleaseCommand() *cobra.Command {
 	flags.BoolVar(&o.Force, "force", false, "also release gates that exist while nodegate is running")
 	dryRunFlag(flags, &dryRun)
 	return command
+}
+
+// printRelease prints the report of a release, after warnings about unknown gates. It prints
+// nothing if the release did not start.
+func printRelease(cmd *cobra.Command, report *release.Report) {
+	if report == nil {
+		return
+	}
+	for _, unknown := range report.Unknown {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", unknown.Warning(""))
+	}
+	fmt.Fprint(cmd.OutOrStdout(), report.Text())
 }

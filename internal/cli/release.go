@@ -6,14 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/kube/read"
-	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/release"
 )
 
@@ -69,7 +67,6 @@ func newRelease(c *connection) *cobra.Command {
 			if printing := c.printRelease(&o, report); printing != nil {
 				return printing
 			}
-			c.warnUnknownGates(cmd.Context(), config, what.Gates, report)
 			return released(cmd.Context(), config, report, err)
 		},
 	}
@@ -82,52 +79,20 @@ func newRelease(c *connection) *cobra.Command {
 	return command
 }
 
-// printRelease prints the report of a release. It prints nothing if the release did
-// not start.
+// printRelease prints the report of a release, after warnings about unknown gates. It prints
+// nothing if the release did not start.
 func (c *connection) printRelease(o *output, report *release.Report) error {
 	if report == nil {
 		return nil
+	}
+	for _, unknown := range report.Unknown {
+		fmt.Fprintf(c.streams.ErrOut, "warning: %s\n", unknown.Warning(didYouMean(unknown.Name, unknown.Known)))
 	}
 	text := report.Text
 	if o.format == formatName {
 		text = report.Names
 	}
 	return o.print(c.streams.Out, report, text)
-}
-
-// warnUnknownGates warns about named gates that neither exist nor have left anything on
-// a node. This is not an error: they may be gone because the release is run again.
-func (c *connection) warnUnknownGates(ctx context.Context, config *rest.Config, names []string, report *release.Report) {
-	if report == nil {
-		return
-	}
-	found := make(map[string]bool)
-	for i := range report.Nodes {
-		n := &report.Nodes[i]
-		if n.Error != "" {
-			return // the node's records are unknown
-		}
-		for _, name := range slices.Concat(n.Gates, n.Kept) {
-			found[name] = true
-		}
-	}
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return found[name] })
-	if len(names) == 0 {
-		return
-	}
-	reader, err := read.NewReader(config)
-	if err != nil {
-		return
-	}
-	declared, _, err := declaredGates(ctx, reader)
-	if err != nil {
-		return // without permission to list gates, there is no warning
-	}
-	for _, name := range names {
-		if err := checkGateNames([]string{name}, namesOf(declared)); err != nil {
-			fmt.Fprintf(c.streams.ErrOut, "warning: no node has anything of this gate: %s\n", printer.OneLine(err))
-		}
-	}
 }
 
 // released converts the result of a release to the error of the verb.

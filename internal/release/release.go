@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -129,9 +130,13 @@ func Run(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	objects, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("creating a client for metadata: %w", err)
+	}
 	report := &Report{DryRun: o.DryRun, Nodes: []Node{}}
 	if len(nodes) > 0 {
-		s, err := survey(ctx, config, o.Namespace)
+		s, err := survey(ctx, config, objects, o.Namespace)
 		if err != nil {
 			return nil, err
 		}
@@ -144,6 +149,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 		}
 		report.Remarks = remarks
 	}
+	report.Unknown = r.unknownGates(func() (map[string]bool, error) { return existingGates(ctx, objects) })
 	return report, r.release(ctx, nodes, report)
 }
 
@@ -159,6 +165,8 @@ type releaser struct {
 	writer write.Applier
 	// backoff specifies the retries of a write.
 	backoff wait.Backoff
+	// seen contains the gates that have left something on the nodes that were read.
+	seen map[string]bool
 }
 
 // backoff specifies the retries of a write to one node.
@@ -178,8 +186,15 @@ func newReleaser(config *rest.Config, o Options) (*releaser, error) {
 
 // find returns the nodes to change or report.
 func (r *releaser) find(ctx context.Context) ([]*gate.Node, error) {
+	r.seen = make(map[string]bool)
 	concerned := func(n *gate.Node) bool {
+		for name := range n.Records {
+			r.seen[name] = true
+		}
 		d := gate.Release(n, r.names)
+		for _, name := range d.Gates { // also those of which only an override or a condition is left
+			r.seen[name] = true
+		}
 		return d.Changes || len(d.Kept) > 0
 	}
 	if len(r.Nodes) == 0 {

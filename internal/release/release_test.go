@@ -341,3 +341,46 @@ Note: a remark.
 		t.Error(got)
 	}
 }
+
+// A named gate is unknown if it neither exists nor has left anything on the nodes that were
+// read. After a release, it may be one.
+func TestUnknownGates(t *testing.T) {
+	overridden := &gate.Node{Name: "n2", Overrides: map[string]string{"o": "open"}}
+	garbled := &gate.Node{Name: "n3", Taints: []corev1.Taint{taintA}, Records: map[string]string{"k": "garbage"}}
+	for name, c := range map[string]struct {
+		options  Options
+		existing []string
+		err      error
+		want     []string
+	}{
+		"no gate is named":         {},
+		"existing":                 {options: Options{Gates: []string{"a"}}, existing: []string{"a"}},
+		"a record is left":         {options: Options{Gates: []string{"g"}}},
+		"an override is left":      {options: Options{Gates: []string{"o"}}},
+		"an unreadable record":     {options: Options{Gates: []string{"k"}}},
+		"misspelled":               {options: Options{Gates: []string{"g", "h"}}, existing: []string{"a"}, want: []string{`no node has anything of this gate: gate "h" not found; the gates are a, g, k`}},
+		"may not list gates":       {options: Options{Gates: []string{"h"}}, err: errors.New("denied")},
+		"on a named node":          {options: Options{Gates: []string{"h"}, Nodes: []string{"n1"}}, want: []string{`none of these nodes has anything of this gate: gate "h" not found; the gates are g`}},
+		"on a node without traces": {options: Options{Gates: []string{"h"}, Nodes: []string{"n4"}}, want: []string{`none of these nodes has anything of this gate: gate "h" not found; there are no gates`}},
+		"many gates": {options: Options{Gates: []string{"h"}, Nodes: []string{"n4"}}, existing: strings.Split("abcdefi", ""),
+			want: []string{`none of these nodes has anything of this gate: gate "h" not found; the gates are a, b, c, d, e and 2 more`}},
+	} {
+		r := &releaser{Options: c.options, reader: newFleet(closedNode("n1"), overridden, garbled, &gate.Node{Name: "n4"})}
+		if _, err := r.find(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, unknown := range r.unknownGates(func() (map[string]bool, error) {
+			existing := make(map[string]bool)
+			for _, name := range c.existing {
+				existing[name] = true
+			}
+			return existing, c.err
+		}) {
+			got = append(got, unknown.Warning(""))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

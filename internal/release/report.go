@@ -24,6 +24,8 @@ type Report struct {
 	Nodes []Node `json:"nodes"`
 	// Remarks are notes about the release.
 	Remarks []string `json:"remarks,omitempty"`
+	// Unknown are the named gates that are unknown. Programs warn about them.
+	Unknown []UnknownGate `json:"-"`
 }
 
 // Node is the result for one node.

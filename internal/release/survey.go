@@ -41,25 +41,13 @@ const leaseGrace = 15 * time.Second
 
 // survey reads the situation. It is not an error if something does not exist, such as
 // the definition of NodeGates, or must not be read.
-func survey(ctx context.Context, config *rest.Config, namespace string) (*situation, error) {
-	objects, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("creating a client for metadata: %w", err)
-	}
+func survey(ctx context.Context, config *rest.Config, objects metadata.Interface, namespace string) (*situation, error) {
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	s := &situation{namespace: namespace, gates: make(map[string]bool)}
-	list, err := objects.Resource(v1alpha1.Resource).List(ctx, metav1.ListOptions{})
-	switch {
-	case err == nil:
-		for i := range list.Items {
-			s.gates[list.Items[i].Name] = true
-		}
-	case !apierrors.IsNotFound(err): // not found: the API server does not serve NodeGates
-		s.gatesUnknown = fmt.Errorf("listing NodeGates: %w", err)
-	}
+	s := &situation{namespace: namespace}
+	s.gates, s.gatesUnknown = existingGates(ctx, objects)
 	s.running, s.runningUnknown = Running(ctx, core, namespace)
 	binding, err := core.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, admission.BirthPolicy, metav1.GetOptions{})
 	if err == nil { // without permission to read it, there is no remark
