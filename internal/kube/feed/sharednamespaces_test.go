@@ -235,3 +235,24 @@ func TestPodsOfTheLastNamespaceShareAWatchOfIt(t *testing.T) {
 		}
 	})
 }
+
+// Selectors that cannot be parsed, which nodegate does not create, share no watch: nothing
+// would ever stop it. Each has a watch of its own, which the API server rejects.
+func TestUnreadableSelectorsShareNoWatch(t *testing.T) {
+	runFeed(t, func(*fakeAPI) {}, func(t *testing.T, f *testFeed) {
+		unreadable := queries(reflector.WatchesMax + 1)
+		for i := range unreadable {
+			unreadable[i].Selector += " in ("
+		}
+		f.SetNeeds(gate.Needs{Pods: unreadable})
+		synctest.Wait()
+		if got := f.watches("pods/"); slices.Contains(got, "pods/ns/") || len(got) != len(unreadable) {
+			t.Errorf("%d watches: %v", len(got), got)
+		}
+		f.SetNeeds(gate.Needs{})
+		synctest.Wait()
+		if got := f.watches("pods/"); len(got) != 0 {
+			t.Errorf("watches that are not stopped: %v", got)
+		}
+	})
+}

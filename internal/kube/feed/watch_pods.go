@@ -34,6 +34,9 @@ func (f *Feed) startSharedPods(ctx context.Context, namespace string, needed map
 		// One query that needs more of the pods is enough (see clients.FactClients).
 		all.Annotation, all.Runs = cmp.Or(query.Annotation, all.Annotation), all.Runs || query.Runs
 	}
+	if len(sets) == 0 {
+		return // no feed would use the watch, so nothing would stop it
+	}
 	sinks := make(reflector.ByOrigin[*SharedPod, *SharedPods], len(sets))
 	for of, sets := range sets {
 		sinks[of] = NewSharedPods(sets)
