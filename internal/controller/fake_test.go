@@ -24,7 +24,6 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 	"github.com/nodegate/nodegate/internal/kube/write"
@@ -66,8 +65,8 @@ type world struct {
 	// successor of another leader.
 	giveUpLease bool
 	tookOver    bool
-	// previous, if set, is the set of the replica's previous term.
-	previous *gateset.Set
+	// before, if set, is the Controller of the replica's previous term.
+	before *Controller
 	// allowedKeys is the option AllowedTaintKeys.
 	allowedKeys []string
 	// by specifies what closes gates at birth; empty means the policy.
@@ -342,10 +341,8 @@ func (w *world) startWithCause(log logr.Logger, funcs interceptor.Funcs) (stop f
 	if w.compile != nil {
 		w.c.compiler.Compile = w.compile
 	}
-	if w.previous != nil {
-		needs := w.previous.Needs(w.DaemonSets())
-		w.c.set.Store(w.previous)
-		w.c.needs.Store(&needs)
+	if w.before != nil {
+		w.c.succeed(w.before)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	var running sync.WaitGroup

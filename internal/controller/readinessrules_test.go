@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -140,6 +141,39 @@ func TestFirstListOfReadinessRulesFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A replica that is elected again knows which keys rules managed in its previous term. A gate with
+// such a key does not act if lists of rules fail for longer than gates wait for the first one, as
+// they do after an outage of the API server.
+func TestNextTermKnowsTheRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
+		w.add(1, func(_ int, n *gate.Node) { // the taint is another controller's
+			n.Taints = []corev1.Taint{{Key: controllertest.TaintKey, Effect: corev1.TaintEffectNoSchedule}}
+		})
+		var fails atomic.Bool
+		funcs := listingRules(func() ([]unstructured.Unstructured, error) {
+			if fails.Load() {
+				return nil, errors.New("no response")
+			}
+			return []unstructured.Unstructured{rule(controllertest.TaintKey)}, nil
+		})
+		stop := w.start(logr.Discard(), funcs)
+		controllertest.Pass(5 * time.Second)
+		stop()
+		fails.Store(true)
+		w.tookOver, w.before = true, w.c
+		defer w.start(logr.Discard(), funcs)()
+		controllertest.Pass(rulesMaxWait + 2*statusInterval)
+		if meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted) {
+			t.Error("the gate is accepted although a rule manages its taint")
+		}
+		if w.closed() != 1 {
+			t.Error("the taint has been removed, which another controller added")
+		}
+		w.wantParameters("after lists have failed", "map[]")
+	})
 }
 
 // While lists of rules hang, the last result remains valid, and nothing waits for a list more

@@ -112,8 +112,7 @@ func (r *replica) newTerm() *Controller {
 	return c
 }
 
-// successor returns the Controller of the next term. It starts with the previous
-// Controller's gates, because health probes and the webhook need them at any time.
+// successor returns the Controller of the next term.
 func (r *replica) successor(before *Controller) *Controller {
 	options := r.process.Options
 	options.GiveUpLease = r.election != nil
@@ -123,10 +122,18 @@ func (r *replica) successor(before *Controller) *Controller {
 		c.birth.By = admission.ByWebhook
 	}
 	if before != nil {
-		c.set.Store(before.set.Load())
-		c.needs.Store(before.needs.Load())
+		c.succeed(before)
 	}
 	return c
+}
+
+// succeed copies what the Controller of the previous term knows, which no longer runs: the gates,
+// because health probes and the webhook need them at any time, and the keys that rules manage,
+// because lists of rules may fail for longer than gates wait for the first one.
+func (c *Controller) succeed(before *Controller) {
+	c.set.Store(before.set.Load())
+	c.needs.Store(before.needs.Load())
+	c.rules.byKey = before.rules.byKey
 }
 
 // run participates in the election, and leads, repeatedly until the context ends or the

@@ -24,7 +24,8 @@ import (
 )
 
 // Probes and the webhook may be called at any time, also when a term ends. A Controller
-// therefore knows the gates and the needs before it becomes the current one.
+// therefore knows the gates and the needs before it becomes the current one, and the keys that
+// rules manage.
 func TestNextControllerStartsWithTheGates(t *testing.T) {
 	r := &replica{
 		process: &Process{Options: Options{Namespace: "nodegate-system", Log: logr.Discard()}},
@@ -34,10 +35,14 @@ func TestNextControllerStartsWithTheGates(t *testing.T) {
 	defer first.queue.ShutDown()
 	first.needs.Store(&gate.Needs{})
 	first.set.Store(&gateset.Set{Seq: 7})
+	first.rules.byKey = map[string]string{controllertest.TaintKey: "rule"}
 	next := r.successor(first)
 	defer next.queue.ShutDown()
 	if next.set.Load().Seq != 7 || next.needs.Load() == nil {
 		t.Errorf("the next Controller has set %d and needs %v, want set 7 and the needs", next.set.Load().Seq, next.needs.Load())
+	}
+	if managed, known := next.rules.managed(); !known || managed[controllertest.TaintKey] != "rule" {
+		t.Errorf("the next Controller has the keys %v of rules, want those of the first", managed)
 	}
 	if r.current.Load() != first {
 		t.Error("the next Controller is the current one before it has the gates")
@@ -122,7 +127,11 @@ func TestNextTermWaitsForItsOwnGates(t *testing.T) {
 			delete(n.Labels, "fit")
 			isClosed(n, "gate", v1alpha1.ReasonBirth)
 		})
-		w.tookOver, w.previous = true, gateset.New(&gateset.Set{Seq: 6}, gateset.Snapshot{Source: v1alpha1.SourceCRD, Complete: true}, gate.KeyPolicy{})
+		w.tookOver, w.before = true, New(Options{Namespace: "nodegate-system", Log: logr.Discard()}, controllertest.Client(t, interceptor.Funcs{}), newTestMetrics())
+		defer w.before.queue.ShutDown()
+		set := gateset.New(&gateset.Set{Seq: 6}, gateset.Snapshot{Source: v1alpha1.SourceCRD, Complete: true}, gate.KeyPolicy{})
+		w.before.set.Store(set)
+		w.before.needs.Store(new(set.Needs(w.DaemonSets())))
 		defer w.start(logr.Discard(), listingRules(func() ([]unstructured.Unstructured, error) {
 			<-time.After(30 * time.Millisecond)
 			return nil, errors.New("no response")
