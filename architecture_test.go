@@ -52,7 +52,8 @@ var mayImport = map[string][]string{
 	"internal/kube/restconfig":    {},
 	"internal/kube/gateclient":    {"api/v1alpha1", "internal/kube/restconfig"},
 	"internal/kube/clients":       {"internal/gate", "internal/kube/restconfig", "internal/kube/wire"},
-	"internal/kube/jsonclient":    {},
+	"internal/kube/connection":    {},
+	"internal/kube/jsonclient":    {"internal/kube/connection"},
 	"internal/kube/reflector":     {},
 	"internal/kube/gates":         {"api/v1alpha1", "internal/kube/gateclient", "internal/kube/reflector"},
 	"internal/kube/feed":          {"api/v1alpha1", "internal/expression", "internal/gate", "internal/kube/clients", "internal/kube/gateclient", "internal/kube/gates", "internal/kube/packed", "internal/kube/reflector", "internal/kube/restconfig"},
@@ -63,6 +64,8 @@ var mayImport = map[string][]string{
 	"internal/kube/packed":        {"internal/gate"},
 	"internal/kube/wire":          {},
 	"internal/kube/wire/wiretest": {},
+
+	"internal/kube/connection/connectiontest": {},
 
 	// Gates from files instead of from the API server.
 	"internal/gatefile": {"api/v1alpha1", "internal/crd", "internal/kube/gates", "internal/kube/reflector"},

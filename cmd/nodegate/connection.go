@@ -4,8 +4,7 @@ package main
 
 import (
 	"net/http"
-
-	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"time"
 )
 
 // receiveBuffer is the maximum number of bytes of an API server's response that are buffered
@@ -15,26 +14,12 @@ import (
 // lists are decoded.
 const receiveBuffer = 256 << 10
 
-// boundBuffers limits the buffers of future connections. It is a transport.WrapperFunc that
-// returns the given transport: client-go has no other way to configure a transport, which
-// all clients of a configuration share, before it is used.
-func boundBuffers(rt http.RoundTripper) http.RoundTripper {
-	if t := innermost(rt); t != nil && t.HTTP2 == nil { // not set for another client yet
-		t.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: receiveBuffer}
-	}
-	return rt
-}
+// pingAfter is the time without anything received after which the connection to the API server is
+// tested. With a Lease of two seconds, a standby reads it, and a leader renews it, at least every
+// 0.6 seconds, so no pings are sent while the API server answers.
+const pingAfter = 2 * time.Second
 
-// innermost returns the wrapped transport, or nil if it is of another type.
-func innermost(rt http.RoundTripper) *http.Transport {
-	for {
-		switch t := rt.(type) {
-		case *http.Transport:
-			return t
-		case utilnet.RoundTripperWrapper:
-			rt = t.WrappedRoundTripper()
-		default:
-			return nil
-		}
-	}
+// connections returns the configuration of connections to the API server.
+func connections() http.HTTP2Config {
+	return http.HTTP2Config{MaxReceiveBufferPerStream: receiveBuffer, SendPingTimeout: pingAfter}
 }

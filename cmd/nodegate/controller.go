@@ -19,6 +19,7 @@ import (
 	"github.com/nodegate/nodegate/internal/election"
 	"github.com/nodegate/nodegate/internal/gatefile"
 	"github.com/nodegate/nodegate/internal/install"
+	"github.com/nodegate/nodegate/internal/kube/connection"
 )
 
 // controllerFlags holds the flags of 'nodegate controller'.
@@ -171,7 +172,7 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	}
 	config.QPS = -1
 	config.UserAgent = "nodegate"
-	config.Wrap(boundBuffers)
+	config.Wrap(connection.With(connections()))
 	return config, nil
 }
 

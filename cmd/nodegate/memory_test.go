@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodegate/nodegate/internal/kube/connection"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
@@ -92,7 +93,7 @@ func TestBuffersAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		transport := innermost(client.Transport)
+		transport := connection.Innermost(client.Transport)
 		if transport == nil || transport.HTTP2 == nil || transport.HTTP2.MaxReceiveBufferPerStream != receiveBuffer {
 			t.Fatalf("the transport is %+v", transport)
 		}

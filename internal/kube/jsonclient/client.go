@@ -22,6 +22,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/transport"
+
+	"github.com/nodegate/nodegate/internal/kube/connection"
 )
 
 const (
@@ -29,6 +31,10 @@ const (
 	serviceAccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 	// requestTimeout limits requests other than lists and watches.
 	requestTimeout = 30 * time.Second
+	// pingAfter is the time without anything received after which the connection is tested. Often,
+	// nothing else is sent for minutes: thousands of agents that test theirs every few seconds
+	// cause no noticeable load.
+	pingAfter = 5 * time.Second
 	// maxStatus limits how much of a response with an error is read.
 	maxStatus = 64 << 10
 )
@@ -43,7 +49,9 @@ type Client struct {
 // reads tokens and certificate authorities from files again when they change, and detects
 // lost connections.
 func New(host string, config *transport.Config) (*Client, error) {
-	t, err := transport.New(config)
+	pinged := *config
+	pinged.Wrap(connection.With(http.HTTP2Config{SendPingTimeout: pingAfter}))
+	t, err := transport.New(&pinged)
 	if err != nil {
 		return nil, fmt.Errorf("configuring the connection to %s: %w", host, err)
 	}
