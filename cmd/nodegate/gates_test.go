@@ -33,6 +33,10 @@ func TestGatesFromADirectory(t *testing.T) {
 	if err := testcluster.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
+	// As after an installation: a leader that takes over does not know that the files are complete.
+	if err := client.IgnoreNotFound(api.Delete(t.Context(), lease(t, api))); err != nil {
+		t.Fatal(err)
+	}
 	gates := t.TempDir()
 	write := func(content string) {
 		t.Helper()

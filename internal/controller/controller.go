@@ -66,7 +66,7 @@ type Controller struct {
 	client      client.Client
 	set         atomic.Pointer[gateset.Set]
 	needs       atomic.Pointer[gate.Needs] // the needs that were last passed to the feed
-	compiled    atomic.Bool                // set is not that of the previous term
+	compiled    atomic.Bool                // set is not that of the previous term, or from before the takeover
 	order       *nodequeue.Lanes
 	queue       workqueue.TypedRateLimitingInterface[string]
 	resync      *nodequeue.Resyncer
@@ -93,6 +93,8 @@ type Controller struct {
 
 	// gatesChanged signals a change of gates or DaemonSets.
 	gatesChanged chan struct{}
+
+	takeover takeover
 
 	// budgetsFrom is the earliest time at which budget may be granted; zero for no delay.
 	budgetsFrom time.Time
@@ -194,7 +196,7 @@ func (c *Controller) Follow(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		due = due || c.clock.Since(refreshed) >= refreshInterval
+		due = due || c.clock.Since(refreshed) >= refreshInterval || c.settledSince(refreshed)
 		gap := refreshDelay
 		switch managed, known := c.rules.managed(); {
 		case !known:
@@ -237,11 +239,14 @@ func (c *Controller) awaitChange(ctx context.Context, tick <-chan time.Time) (ga
 // refreshGates compiles the gates and triggers an evaluation of all nodes. managed has
 // the rules that manage taints, by key.
 func (c *Controller) refreshGates(managed map[string]string) {
+	c.takeover.mu.Lock()
+	defer c.takeover.mu.Unlock()
 	policy := gate.KeyPolicy{Allowed: c.allowed, Stamps: c.stamps, PlainOptOut: c.options.PlainOptOut, Managed: managed}
 	if same := fleet.NewNameList(c.nodeFeed.SameBoot()); same.Count > 0 {
 		policy.SameBoot = same.String()
 	}
 	declared, complete := c.gateFeed.Gates()
+	complete = complete && !c.clock.Now().Before(c.takeover.settled)
 	compile, begin := c.compiler.Next()
 	known := gateset.Snapshot{Source: c.gateFeed.GatesFrom(), Gates: declared, Complete: complete, Deleted: c.gateFeed.DeletedGates(), Compile: compile}
 	set := gateset.New(c.set.Load(), known, policy)

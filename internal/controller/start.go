@@ -66,7 +66,10 @@ func (c *Controller) Start(ctx context.Context) error {
 //   - It may have abandoned writes that still take effect.
 //   - It may have been paused, and close nodes under a budget until it notices (see
 //     fleet.Ledger.Heartbeat).
+//
+// Nor is it known whether a gate that is missing from files was deleted.
 func (c *Controller) takeOver() {
+	c.settleFiles()
 	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.CountInterval)
 }
 

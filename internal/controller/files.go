@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"sync"
+	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+)
+
+// filesSettleAfter is how long after a change of leader gates may still be missing from files that
+// the previous leader had: each kubelet updates a mounted ConfigMap up to two minutes after a change.
+// If such gates counted as deleted, they would open on all nodes, and stay open on those that exist.
+const filesSettleAfter = 3 * time.Minute
+
+// takeover is how the leader that took over deals with gates from files.
+type takeover struct {
+	mu sync.Mutex // held while gates are compiled
+	// settled is the time from which missing gates count as deleted.
+	settled time.Time
+}
+
+// settleFiles makes a list of gates from files incomplete for filesSettleAfter. The leader waits until
+// gates have been compiled with it.
+func (c *Controller) settleFiles() {
+	if c.gateFeed.GatesFrom() != v1alpha1.SourceFiles {
+		return
+	}
+	c.takeover.mu.Lock()
+	defer c.takeover.mu.Unlock()
+	c.takeover.settled = c.clock.Now().Add(filesSettleAfter)
+	c.compiled.Store(false)
+	c.GatesChanged()
+}
+
+// settledSince reports whether gates have begun to count as deleted since a time.
+func (c *Controller) settledSince(t time.Time) bool {
+	c.takeover.mu.Lock()
+	defer c.takeover.mu.Unlock()
+	return t.Before(c.takeover.settled) && !c.clock.Now().Before(c.takeover.settled)
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controller
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/gate"
+)
+
+// The files of a leader that took over may be older than those of the previous leader, because kubelets
+// update mounted ConfigMaps minutes apart. For a while, a gate that is not in them does not count as
+// deleted: neither at once, although the files have been read before the takeover, nor later.
+func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
+	for _, test := range []struct {
+		source   string
+		tookOver bool
+		want     time.Duration // for which the gate remains
+	}{{v1alpha1.SourceFiles, true, filesSettleAfter}, {v1alpha1.SourceFiles, false, 0}, {v1alpha1.SourceCRD, true, 0}} {
+		synctest.Test(t, func(t *testing.T) {
+			entry, err := admission.NewEntry(controllertest.Gate("gate"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := newWorld(t)
+			w.source, w.tookOver = test.source, test.tookOver
+			w.add(1, func(_ int, n *gate.Node) {
+				isClosed(n, "gate", v1alpha1.ReasonBirth)
+				n.Records["gate"] = strings.Replace(n.Records["gate"], v1alpha1.SourceCRD, test.source, 1)
+			})
+			synced := time.Now().Add(2 * time.Second) // the files have been read by then
+			w.unsyncedFeeds = func() []string {
+				if time.Now().Before(synced) {
+					return []string{"nodes"}
+				}
+				return nil
+			}
+			defer w.start(logr.Discard(), interceptor.Funcs{})()
+			parameter := admission.Parameter("nodegate-system", test.source, []admission.Entry{entry})
+			if err := w.c.client.Create(t.Context(), parameter); err != nil {
+				t.Fatal(err)
+			}
+			for waited := time.Duration(0); waited < test.want-10*time.Second; waited += 10 * time.Second {
+				controllertest.Pass(10 * time.Second)
+				if w.closed() != 1 || w.nodes["n0000"].Records["gate"] == "" {
+					t.Fatalf("after %s the gate is open, want it closed for %s", waited, test.want)
+				}
+				w.wantParameters("after "+waited.String(), "map[gate:"+controllertest.TaintKey+"]")
+			}
+			controllertest.Pass(20*time.Second + rulesInterval)
+			if w.closed() != 0 || w.nodes["n0000"].Records["gate"] != "" {
+				t.Errorf("source %s, took over: %t: the deleted gate is not open a minute after %s", test.source, test.tookOver, test.want)
+			}
+			w.wantParameters("in the end", "map[]")
+		})
+	}
+}
