@@ -109,7 +109,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = checkPermissions(ctx, api, f.installation())
+	err = checkPermissions(ctx, log, api, f.installation())
 	if err == nil {
 		err = checkIdentity(ctx, api, f.process.Options.Namespace)
 	}

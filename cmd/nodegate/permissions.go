@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -23,10 +24,52 @@ import (
 	"github.com/nodegate/nodegate/internal/install"
 )
 
+// permissionsPatience is how long permissions may be missing at start: an API server that has just
+// started denies everything until it has read the roles. An exit would be final for longer, because
+// the kubelet delays restarts.
+const (
+	permissionsPatience = 15 * time.Second
+	permissionsInterval = time.Second
+)
+
 // checkPermissions returns an error with all missing permissions if the controller lacks
-// permissions that the manifests grant. Without this check, each of them would show as a
-// feed that never syncs. The required permissions depend on the installation.
-func checkPermissions(ctx context.Context, c client.Client, o install.Options) error {
+// permissions that the manifests grant for permissionsPatience. Without this check, each of them
+// would show as a feed that never syncs. The required permissions depend on the installation.
+func checkPermissions(ctx context.Context, log logr.Logger, c client.Client, o install.Options) error {
+	for began, denied := time.Now(), false; ; denied = true {
+		missing, err := missingPermissions(ctx, c, o)
+		mayChange := len(missing) > 0 || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
+		switch waited := time.Since(began); {
+		case mayChange && waited < permissionsPatience && ctx.Err() == nil:
+		case err != nil:
+			return err
+		case len(missing) > 0:
+			return errMissing(missing, o)
+		default:
+			if denied {
+				log.Info("the API server has granted permissions that it denied at first", "after", waited.String())
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(permissionsInterval):
+		}
+	}
+}
+
+// errMissing returns the error for missing permissions.
+func errMissing(missing []string, o install.Options) error {
+	command := "nodegate manifests"
+	if o.WithoutCRD {
+		command += " --without-crd"
+	}
+	return fmt.Errorf("this identity is not permitted to %s: apply the output of '%s', and run as its ServiceAccount",
+		strings.Join(missing, ", "), command)
+}
+
+// missingPermissions reviews all permissions, and returns those that are missing.
+func missingPermissions(ctx context.Context, c client.Client, o install.Options) ([]string, error) {
 	var (
 		mu      sync.Mutex
 		missing []string
@@ -58,18 +101,10 @@ func checkPermissions(ctx context.Context, c client.Client, o install.Options) e
 	reviewAll(install.NamespaceRules(), o.Namespace)
 	reviewAll(install.EventRules(), metav1.NamespaceDefault)
 	if err := group.Wait(); err != nil {
-		return err
+		return nil, err
 	}
-	if len(missing) > 0 {
-		slices.Sort(missing)
-		command := "nodegate manifests"
-		if o.WithoutCRD {
-			command += " --without-crd"
-		}
-		return fmt.Errorf("this identity is not permitted to %s: apply the output of '%s', and run as its ServiceAccount",
-			strings.Join(missing, ", "), command)
-	}
-	return nil
+	slices.Sort(missing)
+	return missing, nil
 }
 
 // reviewTimeout is the timeout of a single review before the controller runs. It does not

@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/install"
 )
 
@@ -51,6 +54,51 @@ func TestCreateReview(t *testing.T) {
 				err := createReview(t.Context(), api, &authorizationv1.SelfSubjectAccessReview{})
 				if (err == nil) != (c.want == nil) || err != nil && err.Error() != c.want.Error() || requests != c.requests {
 					t.Errorf("%d requests: %v; want %d: %v", requests, err, c.requests, c.want)
+				}
+			})
+		})
+	}
+}
+
+// An API server that has just started denies everything until it has read the roles. Permissions are
+// reviewed again for a while, and only the last result counts.
+func TestPermissionsAreReviewedAgain(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "", nil)
+	for name, c := range map[string]struct {
+		until  time.Duration // when everything is permitted
+		denial error         // of reviews, which otherwise succeed and report a missing permission
+		want   string        // in the error
+		lines  int
+	}{
+		"permitted":                 {},
+		"missing at first":          {until: 10 * time.Second, lines: 1},
+		"reviews denied at first":   {until: 10 * time.Second, denial: forbidden, lines: 1},
+		"unauthenticated at first":  {until: 10 * time.Second, denial: apierrors.NewUnauthorized("no"), lines: 1},
+		"missing":                   {until: time.Hour, want: "not permitted to create events.events.k8s.io in default, "},
+		"reviews denied throughout": {until: time.Hour, denial: forbidden, want: forbidden.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+					Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+						if time.Since(began) < c.until {
+							return c.denial
+						}
+						o.(*authorizationv1.SelfSubjectAccessReview).Status.Allowed = true
+						return nil
+					},
+				}).Build()
+				var log controllertest.LogLines
+				err := checkPermissions(t.Context(), log.Logger(), api, install.Options{Namespace: "nodegate-system"})
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("after %s: %v, want %q", time.Since(began), err, c.want)
+				}
+				if waited := time.Since(began); c.until < permissionsPatience && waited > c.until+time.Second || waited > permissionsPatience+time.Second {
+					t.Errorf("it took %s", waited)
+				}
+				if lines := log.All(); len(lines) != c.lines {
+					t.Errorf("%d lines, want %d: %s", len(lines), c.lines, lines)
 				}
 			})
 		})
