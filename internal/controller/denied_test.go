@@ -9,12 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
@@ -134,6 +137,47 @@ func TestDeniedWriteKeepsOtherWaits(t *testing.T) {
 	if diff := cmp.Diff(steady, kept.steady); diff != "" {
 		t.Errorf("what the denied gate hands on (-want +got):\n%s", diff)
 	}
+}
+
+// While the write of one gate of each node is denied, the other gates of the nodes open in time.
+func TestDeniedWriteDoesNotDelayOtherGates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey), func(s *v1alpha1.NodeGateSpec) {
+			s.OpenWhen[0].Label.Key, s.Timing.OpenAfterSeconds = "well", 30
+		}))
+		w.add(20, func(_ int, n *gate.Node) {
+			isClosed(n, "gate", v1alpha1.ReasonBirth)
+			n.Records["other"] = strings.ReplaceAll(n.Records["gate"], controllertest.TaintKey, otherKey)
+			n.Taints = append(n.Taints, corev1.Taint{Key: otherKey, Effect: corev1.TaintEffectNoSchedule})
+		})
+		w.writer = &denyingWriter{world: w, deniesKey: controllertest.TaintKey}
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(5 * time.Minute) // the denied writes are retried once a minute
+		for _, name := range w.NodeNames() {
+			w.change(name, func(n *gate.Node) { n.Labels["well"] = "" })
+		}
+		controllertest.Pass(35 * time.Second)
+		if n := w.closed(); n != 20 {
+			t.Errorf("the nodes have %d taints, want only those of the denied gate", n)
+		}
+	})
+}
+
+// A denied write is not repeated in a loop if the decision would be repeated at once after it.
+func TestDeniedWriteIsNotRepeatedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", publishing))
+		w.add(1, func(i int, n *gate.Node) { // its condition is written after the record of the passed deadline
+			unfit(i, n)
+			isClosed(n, "gate", v1alpha1.ReasonBirth)
+		})
+		w.writer = &denyingWriter{world: w, deniesRecords: errForbidden}
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(65 * time.Minute)
+		if n := testutil.ToFloat64(w.c.metrics.Patches.WithLabelValues("denied")); n == 0 || n > float64(time.Hour/deniedRetryFirst) {
+			t.Errorf("%v writes are denied, want at most one in %s", n, deniedRetryFirst)
+		}
+	})
 }
 
 // A write for one key only does not restart the waits of other gates.

@@ -67,24 +67,28 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 
 // fail accounts for a decision whose write failed, and returns the error if the write must be
 // retried. What a decision hands on is valid although its conditions could not be written. Then
-// the node is also decided about again after a while. If the write was denied, it is valid for
-// the gates that the decision does not change, so that they do not start to wait again with each
-// retry.
+// the node is also decided about again after a while. If the write was denied, the same applies to
+// the gates that the decision does not change, so that their waits do not start again with each
+// retry, and end in time.
 func (c *Controller) fail(set *gateset.Set, facts *gate.Facts, d *gate.Decision, err error, after time.Duration) error {
 	c.accountFailure(set, facts, d, err)
 	if errors.Is(err, write.ErrGone) {
 		return nil // the feed reports the deletion of the node, or a new node
 	}
+	covers, least := set.Scope(), time.Duration(0)
+	err = fmt.Errorf("applying decision: %w", err)
 	switch {
 	case !d.Changes: // there were only conditions to write
-		c.nodes.keep(set, &facts.Node, d, false, set.Scope())
-		if after > 0 {
-			c.queue.AddAfter(facts.Node.Name, after)
-		}
-	case errors.Is(err, write.ErrDenied):
-		c.nodes.keep(set, &facts.Node, d, false, unchangedBy(d, set))
+	case errors.Is(err, write.ErrDenied): // the next decision repeats the write
+		covers, least = unchangedBy(d, set), deniedRetryFirst
+	default:
+		return err
 	}
-	return fmt.Errorf("applying decision: %w", err)
+	c.nodes.keep(set, &facts.Node, d, false, covers)
+	if after > 0 {
+		c.queue.AddAfter(facts.Node.Name, max(after, least))
+	}
+	return err
 }
 
 // resolve reads a node again if the outcome of its last write is unknown. Until then its
