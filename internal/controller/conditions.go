@@ -97,10 +97,10 @@ func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s 
 	}
 	ready, reason, message := r.ready(o, ng, last, s)
 	condition(v1alpha1.ConditionReady, ready, reason, message)
-	if r.ledger.IsCounted(ng.Name) {
+	if s.ThrottledKnown {
 		out.Nodes.Throttled = int32(s.Throttled.Count)
 		unless(s.Throttled.Count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, dryRun+throttledMessage(s, ng))
-	} else { // the state of the fleet is not known yet: the previous condition remains
+	} else { // the previous condition remains
 		out.Nodes.Throttled = last.status.Nodes.Throttled
 	}
 	if s.Contradicting.Count > 0 {

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -123,4 +125,40 @@ func TestManualReopenIsReported(t *testing.T) {
 			t.Errorf("counts: %+v, records %v", n, w.nodes["n0000"].Records)
 		}
 	})
+}
+
+// While there is budget for all nodes that must be closed, nothing reports that they wait for it:
+// neither when the leader starts, nor when a gate changes later.
+func TestFreeBudgetIsNotReportedAsUsedUp(t *testing.T) {
+	for after := time.Duration(0); after < 6*time.Second; after += 750 * time.Millisecond {
+		t.Run(after.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { freeBudgetIsNotReported(t, after) })
+		})
+	}
+}
+
+func freeBudgetIsNotReported(t *testing.T, after time.Duration) {
+	was, closes := controllertest.Gate("gate", budget("100%")), controllertest.Gate("gate", budget("100%"), closesByNIC)
+	if closes.Generation = 2; after == 0 {
+		was = closes
+	}
+	w := newWorld(t, was)
+	w.add(3, func(_ int, n *gate.Node) { setNIC(n, "Kaput") })
+	defer w.start(logr.Discard(), interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
+		if _, probe := obj.(*corev1.Node); probe {
+			<-time.After(400 * time.Millisecond) // so that statuses are reported between two checks of the budget
+		}
+		return controllertest.PolicyOf(ctx, c, obj, o...)
+	}})()
+	controllertest.Pass(after)
+	w.setGates(true, closes)
+	controllertest.Pass(10 * time.Second)
+	if n := w.closed(); n != 3 {
+		t.Errorf("%d nodes are closed, want 3", n)
+	}
+	for _, line := range w.eventLines("NodeGate") {
+		if strings.Contains(line, "Throttled") {
+			t.Error(line)
+		}
+	}
 }

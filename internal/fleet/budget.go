@@ -259,6 +259,24 @@ func (l *Ledger) isCounted(gateName string) bool {
 	return declared && l.counted >= terms.Since
 }
 
+// exceedsBudget reports whether the budget of any zone does not allow closing all of the gate's
+// throttled nodes. Reservations do not count, because the nodes that hold them may still be
+// recorded as throttled.
+func (l *Ledger) exceedsBudget(g *gateEntry) bool {
+	throttled := make(map[BudgetScope]int)
+	for _, s := range g.shapes {
+		if s.GateState.Throttled {
+			throttled[s.GateState.scope()] += s.nodes
+		}
+	}
+	for scope, nodes := range throttled {
+		if z := l.peek(scope); z.used+nodes > gate.MaxReclosed(l.terms[g.name].Budget, z.members) {
+			return true
+		}
+	}
+	return false
+}
+
 // peek is like zone, without creating an entry.
 func (l *Ledger) peek(s BudgetScope) *zoneEntry {
 	if g := l.gates[s.Gate]; g != nil {

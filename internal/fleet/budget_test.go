@@ -55,6 +55,28 @@ func (l *budgetModel) available(zone string) int {
 	return 0
 }
 
+// throttledKnown reports whether no node waits, or there is too little budget for those that wait.
+func (l *budgetModel) throttledKnown(zones []string) bool {
+	anyWaits, exceeds := false, false
+	for _, zone := range zones {
+		members, closed, waiting := 0, 0, 0
+		for _, e := range l.nodes {
+			switch {
+			case !e.evaluated || e.zone != zone:
+				continue
+			case e.queued:
+				waiting++
+			case e.state == v1alpha1.StateClosed:
+				closed++
+			}
+			members++
+		}
+		anyWaits = anyWaits || waiting > 0
+		exceeds = exceeds || waiting > 0 && closed+waiting > gate.MaxReclosed(l.budget, members)
+	}
+	return l.counted && (!anyWaits || exceeds)
+}
+
 func (l *budgetModel) queueOf(zone string) (names []string) {
 	for _, name := range l.queue {
 		if l.nodes[name].zone == zone {
@@ -223,6 +245,9 @@ func compareCounts(t *rapid.T, ledger *Ledger, l *budgetModel, zones []string) {
 			t.Fatalf("counts of zone %q: %+v, want %d members, %d used, and queue %v", zone, *z, members, used, queue)
 		}
 		due = append(due, queue[:min(l.available(zone), len(queue))]...)
+	}
+	if got, want := ledger.Summary("gate").ThrottledKnown, l.throttledKnown(zones); got != want {
+		t.Fatalf("it is known whether nodes have to wait: %t, want %t", got, want)
 	}
 	got := ledger.Due()
 	slices.Sort(got)

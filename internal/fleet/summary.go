@@ -28,6 +28,10 @@ type Summary struct {
 	// Waiting contains the nodes that have been waiting the longest, longest first.
 	Waiting                      []v1alpha1.WaitingNode
 	Throttled, Contended, Denied NameList
+	// ThrottledKnown reports whether the nodes of Throttled have to wait, or there are none. It is
+	// false until all nodes have been counted, and while there is budget for all of these nodes,
+	// because they are evaluated again within seconds.
+	ThrottledKnown bool
 	// Lost names the signals and groups that require the first throttled nodes to be closed.
 	Lost string
 	// nonMembers contains the selected nodes that are not members, by reason.
@@ -62,18 +66,20 @@ func (s *GateState) named() bool {
 		s.Denied != "" || s.lapsed() || s.Override != "" || s.Ignored != "" || s.Published
 }
 
-// Summary returns the summary of a gate. It is shared and must not be modified.
+// Summary returns the summary of a gate. What it contains is shared and must not be modified.
 func (l *Ledger) Summary(gateName string) *Summary {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var out Summary
 	g, ok := l.gates[gateName]
-	if !ok {
-		return &Summary{}
+	if ok {
+		if g.summary == nil {
+			l.sumUp()
+		}
+		out = *g.summary
 	}
-	if g.summary == nil {
-		l.sumUp()
-	}
-	return g.summary
+	out.ThrottledKnown = l.isCounted(gateName) && (out.Throttled.Count == 0 || l.exceedsBudget(g))
+	return &out
 }
 
 // sumUp computes the missing summaries of all gates. Counting nodes does not iterate over
