@@ -117,6 +117,7 @@ func (e *env) sharesDevice(pool, name, rack string, count int64) {
 		}}}}
 	}
 	e.must(e.admin.Create(e.Context(), o))
+	e.deletedAtEnd(o)
 }
 
 // A gate waits for devices of pools that its node can reach by its labels. Neither node-local

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -16,17 +15,13 @@ import (
 // kubelet does.
 func (k *kubelet) registersDrivers(drivers ...storagev1.CSINodeDriver) {
 	k.Helper()
-	k.Cleanup(func() {
-		if err := k.admin.DeleteAllOf(context.Background(), &storagev1.CSINode{}); err != nil {
-			k.Errorf("deleting CSINodes: %v", err)
-		}
-	})
 	wanted := &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: k.name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Node", Name: k.name, UID: k.node().UID},
 		}},
 		Spec: storagev1.CSINodeSpec{Drivers: drivers},
 	}
+	k.deletedAtEnd(wanted)
 	var found storagev1.CSINode
 	err := k.api.Get(k.Context(), client.ObjectKey{Name: k.name}, &found)
 	if err == nil && found.OwnerReferences[0].UID == wanted.OwnerReferences[0].UID {

@@ -3,8 +3,6 @@
 package e2e
 
 import (
-	"context"
-
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -29,31 +27,23 @@ func (k *kubelet) publishes(name string, generation, count int64) *resourcev1.Re
 		},
 	}
 	k.must(k.api.Create(k.Context(), slice))
-	k.deletesSlices()
+	k.deletedAtEnd(slice)
 	return slice
 }
 
 // publishesForAll creates a slice that every node can use, in a pool of its own.
 func (k *kubelet) publishesForAll(name string) {
 	k.Helper()
-	k.must(k.admin.Create(k.Context(), &resourcev1.ResourceSlice{
+	slice := &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: k.name + "-" + name},
 		Spec: resourcev1.ResourceSliceSpec{
 			Driver: draDriver, AllNodes: ptr.To(true),
 			Pool:    resourcev1.ResourcePool{Name: "network", Generation: 1, ResourceSliceCount: 1},
 			Devices: []resourcev1.Device{{Name: name}},
 		},
-	}))
-	k.deletesSlices()
-}
-
-// deletesSlices deletes the slices when the test ends.
-func (k *kubelet) deletesSlices() {
-	k.Cleanup(func() {
-		if err := k.admin.DeleteAllOf(context.Background(), &resourcev1.ResourceSlice{}); err != nil {
-			k.Errorf("deleting ResourceSlices: %v", err)
-		}
-	})
+	}
+	k.must(k.admin.Create(k.Context(), slice))
+	k.deletedAtEnd(slice)
 }
 
 // republishes moves a slice to another generation of its pool.

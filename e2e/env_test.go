@@ -99,6 +99,16 @@ func (e *env) must(err error) {
 	}
 }
 
+// deletedAtEnd deletes an object when the test ends. It leaves others of the same kind alone:
+// a subtest that ends must not delete those of subtests that run at the same time.
+func (e *env) deletedAtEnd(o client.Object) {
+	e.Cleanup(func() {
+		if err := e.admin.Delete(context.Background(), o); client.IgnoreNotFound(err) != nil {
+			e.Errorf("deleting %T %s: %v", o, o.GetName(), err)
+		}
+	})
+}
+
 // eventually waits until a check succeeds.
 func (e *env) eventually(what string, check func() error) {
 	e.Helper()
