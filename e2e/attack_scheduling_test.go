@@ -103,10 +103,23 @@ func TestRolloutIsNoRegression(t *testing.T) {
 	n1.label("touched-again")
 	w.settled()
 	n1.wrote(3)
+	w.adopts(n1)
 
 	// The rollout is complete, so the failing daemon closes the gate.
 	w.must(w.runContainers(t.Context(), second, false))
 	n1.becomes("agent", isClosed, keyA)
+}
+
+// adopts waits until a second gate, which waits for the same daemon, adopts the node. This shows
+// that the controller has decided about the node while the daemon was ready. Without such a
+// decision, a later failure of the daemon would count as a part of the rollout.
+func (w *schedulingEnv) adopts(k *kubelet) {
+	w.Helper()
+	ng := on(newGate("adopts", keyB, byDaemonSet("agent")), "gated", "")
+	ng.Spec.ExistingNodes = v1alpha1.ExistingAdopt
+	w.declare(ng)
+	k.becomes("adopts", isOpen, keyB)
+	k.wrote(4)
 }
 
 // replaceInTurn rolls out the DaemonSet and returns its new pod on a node, which replaces the

@@ -66,6 +66,7 @@ func TestSeedIstioRollout(t *testing.T) {
 		k.run(next, true)
 		setPod(k, next)
 	})
+	e.podsObserved(ds) // an old state of a pod must not meet the complete rollout
 	e.rolling(ds, rolloutSize)
 
 	// When the daemon fails after the rollout, the gate closes immediately. By then, the
