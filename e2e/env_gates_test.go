@@ -4,18 +4,21 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // The states of a gate on a node. With isNone, the node has neither taint nor record.
@@ -201,6 +204,32 @@ func (e *env) closedAtBirth() map[string]admission.Entry {
 	err := e.admin.Get(e.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: v1alpha1.BirthParameter}, &parameter)
 	e.must(client.IgnoreNotFound(err))
 	return admission.Entries(&parameter)
+}
+
+// closeNothing waits until the API server no longer closes the test's gates on new nodes, which
+// it does until it has observed that their parameter was deleted. It observes the states of the
+// parameter in order, so closeNothing waits for a last one, whose gate selects one node.
+func (e *env) closeNothing(ctx context.Context) error {
+	confined, err := e.controllerClient(ctx)
+	if err != nil {
+		return err
+	}
+	probe := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "probe", Labels: map[string]string{"probe": string(uuid.NewUUID())}}}
+	entry, err := admission.NewEntry(on(newGate("probe", keyB, byLabel("probe")), "probe", probe.Labels["probe"]))
+	if err != nil {
+		return err
+	}
+	if err := confined.Create(ctx, admission.Parameter(installation.Namespace, v1alpha1.SourceCRD, []admission.Entry{entry})); err != nil {
+		return fmt.Errorf("creating the last parameter: %w", err)
+	}
+	err = await.Until(ctx, "the API server to observe the last parameter", func(ctx context.Context) error {
+		node := probe.DeepCopy()
+		if err := e.admin.Create(ctx, node, client.DryRunAll); err != nil {
+			return err
+		}
+		return errUnless(hasTaint(node, keyB), "the gate is not closed on the node")
+	})
+	return errors.Join(err, e.deleteParameters(ctx))
 }
 
 // deleteParameters deletes the birth parameter as the namespace controller would: the guard

@@ -85,7 +85,12 @@ func newEnv(t *testing.T) *env {
 	e := &env{T: t, cluster: c, admin: newClient(t, c)}
 	log := e.readAuditLog()
 	e.earlier = auditMark{len(log.events), len(log.watches)}
-	t.Cleanup(func() { e.clean(context.Background()) })
+	t.Cleanup(func() {
+		e.clean(context.Background())
+		if err := e.closeNothing(context.Background()); err != nil {
+			t.Errorf("cleaning up: %v", err)
+		}
+	})
 	return e
 }
 
