@@ -38,8 +38,9 @@ func (i *installation) forgotten() {
 	}
 }
 
-// ofAPIServer are the kinds of objects that the API server creates at any time.
-var ofAPIServer = []string{"Event", "IPAddress", "ServiceCIDR", "Namespace"}
+// ofAPIServer are the kinds of objects that the API server creates and deletes at any time:
+// the APIService of a CRD, for example, some time after the CRD.
+var ofAPIServer = []string{"APIService", "Event", "IPAddress", "ServiceCIDR", "Namespace"}
 
 // inventory returns all objects in the cluster, except those that the API server creates
 // for itself at any time.
