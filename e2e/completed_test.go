@@ -82,8 +82,7 @@ func TestCompletedSignal(t *testing.T) {
 	e.settled()
 	e.must(k.is("check", isOpen, keyA))
 	stop()
-	e.startController(0)
-	e.settled()
+	e.startReconciled(0, "check", 1)
 	e.must(k.is("check", isOpen, keyA))
 	k.wrote(1)
 

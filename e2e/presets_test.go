@@ -299,7 +299,7 @@ func TestPresetOutOfService(t *testing.T) {
 	preempted.expectInService("preempted, but reachable")
 	stop() // a controller that observes how a node becomes unreachable waits for a minute
 	unreachable.unreachableSince(time.Hour)
-	stop = e.startController(0)
+	_, stop = e.startReconciled(0, name, len(nodes))
 	unreachable.expectInService("unreachable, but not preempted")
 	unreachable.report(corev1.ConditionTrue, "")
 	stop()

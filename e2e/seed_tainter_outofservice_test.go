@@ -153,6 +153,10 @@ func TestSeedTainterOutOfServicePartition(t *testing.T) {
 	}
 	e.startController(0)
 	e.declare(ng)
+	e.eventually("the controller has decided about all nodes", func() error {
+		n := e.readGate(ng.Name).Status.Nodes.Selected
+		return errUnless(int(n) == len(fleet), fmt.Sprintf("%d nodes are selected", n))
+	})
 	e.settled()
 	if n := e.outOfService(fleet); n != 0 {
 		t.Errorf("in a partition, %d nodes are out of service, want 0", n)
