@@ -48,6 +48,24 @@ func (k *kubelet) becomesPublished(want bool) {
 	})
 }
 
+// publishedAgain waits until the node has lost the condition because of a change, and has it
+// again. That takes only the two seconds of publishingGate, so all states of the node count.
+func (k *kubelet) publishedAgain(change func()) {
+	k.Helper()
+	lost := k.watchFor(func(n *corev1.Node) bool {
+		return n.Name == k.name && nodeCondition(n, "deadline.nodegate.dev/agent") == nil
+	})
+	before := k.published().LastTransitionTime
+	change()
+	k.eventually("the condition exists again", func() error {
+		c := k.published()
+		return errUnless(c != nil && before.Before(&c.LastTransitionTime), fmt.Sprintf("condition %+v", c))
+	})
+	if lost() == 0 {
+		k.Error("the condition was replaced without having been absent")
+	}
+}
+
 // allowConditions applies the objects that 'nodegate manifests --node-conditions' adds.
 func (e *env) allowConditions() {
 	e.Helper()
@@ -102,9 +120,7 @@ func TestOverdueNodeIsPublished(t *testing.T) {
 	k.reboot()
 	k.becomes("agent", isClosed, keyA)
 	k.becomesPublished(true)
-	k.reboot()
-	k.becomesPublished(false)
-	k.becomesPublished(true)
+	k.publishedAgain(k.reboot)
 	e.edit(ng, func() { ng.Spec.Mode = v1alpha1.ModePaused })
 	k.becomesPublished(false)
 	e.must(k.is("agent", isClosed, keyA))
