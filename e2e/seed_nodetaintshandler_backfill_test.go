@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/controller"
 )
 
 // Backfill: once, when it starts, nodetaintshandler lists nodes without its taint that seem
@@ -102,14 +104,23 @@ func TestSeedNodetaintshandlerBackfillPace(t *testing.T) {
 }
 
 // A pod that was bound between the list and the taint is detected, also if the controller that
-// closed the gate has been replaced.
+// closed the gate has been replaced. The controller's clock stands still until the pod is bound,
+// so that it does not check the node again before.
 func TestSeedNodetaintshandlerBackfillRace(t *testing.T) {
 	for name, restarts := range map[string]bool{"by the same controller": false, "by the next controller": true} {
 		t.Run(name, func(t *testing.T) {
 			e := newEnv(t)
-			k := e.registered("n1")[0]
-			stop := e.startController(time.Hour)
-			e.declare(backfill())
+			nodes := e.registered("before", "n1")
+			before, k := nodes[0], nodes[1]
+			later := &stoppableClock{laterClock: laterClock{ahead: time.Hour}}
+			stop := e.runController(func(p *controller.Process) { p.Options.Clock = later })
+			ng := on(backfill(), "idle", "")
+			ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromInt32(2)) // no node waits for budget while the clock stands still
+			e.declare(ng)
+			before.label("idle")
+			before.becomes("backfill", isClosed, keyA) // a controller that has just started grants no budget for seconds
+			later.stop()
+			k.label("idle")
 			k.becomes("backfill", isClosed, keyA)
 			if r := k.record("backfill"); r.Reason != v1alpha1.ReasonExistingIdle {
 				t.Fatalf("closed for %s, want %s", r.Reason, v1alpha1.ReasonExistingIdle)
@@ -118,6 +129,7 @@ func TestSeedNodetaintshandlerBackfillRace(t *testing.T) {
 				stop()
 			}
 			k.bind("late", time.Now(), ownedBy("ReplicaSet"))
+			later.resume()
 			if restarts {
 				e.startController(time.Hour)
 			}
@@ -128,6 +140,30 @@ func TestSeedNodetaintshandlerBackfillRace(t *testing.T) {
 		})
 	}
 }
+
+// stoppableClock is a clock that can stand still.
+type stoppableClock struct {
+	laterClock
+	stopped atomic.Pointer[time.Time]
+}
+
+func (c *stoppableClock) stop() {
+	now := c.laterClock.Now()
+	c.stopped.Store(&now)
+}
+
+func (c *stoppableClock) resume() { c.stopped.Store(nil) }
+
+// Now implements clock.PassiveClock.
+func (c *stoppableClock) Now() time.Time {
+	if at := c.stopped.Load(); at != nil {
+		return *at
+	}
+	return c.laterClock.Now()
+}
+
+// Since implements clock.PassiveClock.
+func (c *stoppableClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // Closing idle nodes needs budget.
 func TestSeedNodetaintshandlerBackfillBudget(t *testing.T) {
