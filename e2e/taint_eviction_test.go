@@ -79,7 +79,7 @@ func (w *schedulingEnv) evicted(pod *corev1.Pod) (user string, at time.Time) {
 // that do not tolerate its taint immediately, those with tolerationSeconds after that time, and
 // none of those if the gate opens before.
 func TestTaintEviction(t *testing.T) {
-	const seconds = 10
+	const seconds = 20
 	w := newEvictionEnv(t)
 	w.startController(0)
 	ng := onRegression(newGate("evict", keyA, byLabel("ready")))
@@ -97,15 +97,15 @@ func TestTaintEviction(t *testing.T) {
 	limited := w.runs("limited", onNode(stays), toleratingFor(keyA, seconds))
 	unlimited := w.runs("unlimited", onNode(stays), tolerating(keyA))
 
-	for _, k := range []*kubelet{opens, stays} {
-		k.unlabel("ready")
-		k.becomes("evict", isClosed, keyA)
-	}
-	closed := timeAdded(stays.node(), keyA)
-	opens.label("ready")
+	opens.unlabel("ready")
+	opens.becomes("evict", isClosed, keyA)
+	opens.label("ready") // long before the time of the pod saved is over
 	opens.becomes("evict", isOpen, keyA)
+	stays.unlabel("ready")
+	stays.becomes("evict", isClosed, keyA)
+	closed := timeAdded(stays.node(), keyA)
 	user, first := w.evicted(plain)
-	// The time of the pod saved would have been over before.
+	// The time of the pod saved would have been over before, because its node was closed first.
 	_, last := w.evicted(limited)
 	if last.Before(closed.Add(seconds*time.Second)) || !first.Before(last) {
 		t.Errorf("the gate closed at %s; the pods were evicted at %s, and with tolerationSeconds: %d at %s", closed, first, seconds, last)
