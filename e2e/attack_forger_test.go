@@ -28,22 +28,18 @@ func TestForgedDaemonPodOpensNothing(t *testing.T) {
 	w.declare(newGate("agent", keyA, byDaemonSet("agent")))
 	tenant := w.tenant("forger", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"create"}})
 	w.setReady(true)
-	forged := map[string]func(*corev1.Pod){
-		"forged-owner": func(p *corev1.Pod) {
-			p.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
-			p.OwnerReferences[0].BlockOwnerDeletion = nil
-		},
-		"to-be-adopted": func(*corev1.Pod) {},
-	}
-	var nodes []*kubelet
-	for name, forge := range forged {
+	owner := *metav1.NewControllerRef(ds, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))
+	owner.BlockOwnerDeletion = nil
+	// The DaemonSet controller observes pods and nodes by separate watches. If it observed a node
+	// first, it would create a pod there. The pod to be adopted is the last one, so that the
+	// controller has observed both when it has adopted that one.
+	names := []string{"forged-owner", "to-be-adopted"}
+	for i, owners := range [][]metav1.OwnerReference{{owner}, nil} {
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: name, Labels: ds.Spec.Template.Labels},
-			Spec:       corev1.PodSpec{NodeName: name, Containers: []corev1.Container{{Name: "idle", Image: "idle"}}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: names[i], Labels: ds.Spec.Template.Labels, OwnerReferences: owners},
+			Spec:       corev1.PodSpec{NodeName: names[i], Containers: []corev1.Container{{Name: "idle", Image: "idle"}}},
 		}
-		forge(pod)
 		w.must(tenant.Create(t.Context(), pod))
-		nodes = append(nodes, w.schedulableNode(name))
 		w.eventually("the DaemonSet owns the pod, which runs", func() error {
 			if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 				return err
@@ -54,7 +50,7 @@ func TestForgedDaemonPodOpensNothing(t *testing.T) {
 			return nil
 		})
 	}
-	for _, k := range nodes {
+	for _, k := range []*kubelet{w.schedulableNode(names[0]), w.schedulableNode(names[1])} {
 		w.waitsFor("agent", k.name, v1alpha1.ReadingPodNotByDaemonSet)
 		w.must(k.is("agent", isClosed, keyA))
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: k.name}}
