@@ -142,7 +142,7 @@ func (w *schedulingEnv) uninstallsWhileRunning() {
 	w.tells(w.ask(admin, "uninstall", "--dry-run=server"), 0, "nodegate.nodegate.dev/agent deleted (server dry run)")
 	w.must(held.is("agent", isClosed, keyA))
 	w.interruptUninstall("nodegate.nodegate.dev/agent deleted")
-	w.tells(w.ask(admin, "uninstall"), 0, "deployment.apps/nodegate deleted", "waiting for nodegate to stop: ", "nodegate is no longer in the cluster")
+	w.tells(w.uninstallsSlowly(), 0, "deployment.apps/nodegate deleted", "waiting for nodegate to stop: ", "nodegate is no longer in the cluster")
 	w.isUninstalled()
 	if born := w.kubelet("later").register(); hasTaint(born, keyA) || len(records(born)) > 0 {
 		w.Errorf("a node was created with taints %v and records %v", keys(born), records(born))
@@ -151,6 +151,25 @@ func (w *schedulingEnv) uninstallsWhileRunning() {
 		w.Errorf("the second uninstall prints %q", again.out)
 	}
 	w.tells(w.ask(admin, "uninstall", "--dry-run=client"), 0, "nodegate is no longer in the cluster.")
+}
+
+// uninstallsSlowly uninstalls nodegate, whose pod exists until the command waits for it.
+func (w *schedulingEnv) uninstallsSlowly() answer {
+	w.Helper()
+	var pods corev1.PodList
+	w.must(w.admin.List(w.Context(), &pods, client.InNamespace(installation.Namespace)))
+	hold := func(finalizers ...string) {
+		for i := range pods.Items {
+			w.edit(&pods.Items[i], func() { pods.Items[i].Finalizers = finalizers })
+		}
+	}
+	hold("e2e.nodegate.dev/slow")
+	release := sync.OnceFunc(func() { hold() })
+	return w.askAnd(w.cluster.Admin(), func(text string) {
+		if strings.Contains(text, "waiting for nodegate to stop: ") {
+			release()
+		}
+	}, "uninstall")
 }
 
 // interruptUninstall interrupts an uninstall after it has printed this text.
@@ -286,7 +305,34 @@ func (w *schedulingEnv) replaceNodes(names ...string) []*kubelet {
 		w.must(k.is("agent", isClosed, keyA)) // while nodegate cannot be scheduled
 		all = append(all, k)
 	}
+	w.deleteOrphans()
 	return all
+}
+
+// deleteOrphans waits until a pod of nodegate is bound to an existing node, and deletes the pods
+// that the scheduler bound to deleted ones: it observes nodes and pods by separate watches. Once
+// it has bound a pod to a new node, it has observed that the old ones were deleted.
+func (w *schedulingEnv) deleteOrphans() {
+	w.Helper()
+	w.eventually("a pod of nodegate is bound to an existing node", func() error {
+		var pods corev1.PodList
+		w.must(w.admin.List(w.Context(), &pods))
+		bound := false
+		for i := range pods.Items {
+			p := &pods.Items[i]
+			if p.Spec.NodeName == "" {
+				continue
+			}
+			err := w.admin.Get(w.Context(), client.ObjectKey{Name: p.Spec.NodeName}, &corev1.Node{})
+			if apierrors.IsNotFound(err) {
+				w.must(client.IgnoreNotFound(w.admin.Delete(w.Context(), p, client.GracePeriodSeconds(0))))
+				continue
+			}
+			w.must(err)
+			bound = bound || p.Namespace == installation.Namespace
+		}
+		return unless(bound)
+	})
 }
 
 // isUninstalled fails the test if any object of nodegate is left, except the namespace.

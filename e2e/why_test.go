@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -37,10 +38,19 @@ type answer struct {
 // ask runs 'kubectl gate' as a user.
 func (e *env) ask(user *rest.Config, args ...string) answer {
 	e.Helper()
+	return e.askAnd(user, func(string) {}, args...)
+}
+
+// askAnd is like ask, and calls a function with each text that the command prints.
+func (e *env) askAnd(user *rest.Config, printed func(string), args ...string) answer {
+	e.Helper()
 	kubeconfig := filepath.Join(e.TempDir(), "kubeconfig")
 	e.must(testcluster.WriteKubeconfig(kubeconfig, user))
 	var out, err bytes.Buffer
-	status := cli.Execute(e.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &err}, append(args, "--kubeconfig", kubeconfig))
+	also := func(b *bytes.Buffer) io.Writer {
+		return writerFunc(func(p []byte) (int, error) { printed(string(p)); return b.Write(p) })
+	}
+	status := cli.Execute(e.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: also(&out), ErrOut: also(&err)}, append(args, "--kubeconfig", kubeconfig))
 	return answer{status, out.String(), err.String()}
 }
 
