@@ -100,7 +100,7 @@ func TestDeadlineKeepsClosed(t *testing.T) {
 	stop()
 	metrics, _ := e.startReconciled(0, "agent", 1)
 	e.shows(metrics, "nodegate_gate_nodes", 1, "agent", "overdue")
-	e.must(k.overdue("agent"))
+	e.eventually("the gate reports the deadline", func() error { return k.overdue("agent") })
 	e.must(k.is("agent", isClosed, keyA))
 	k.deadlineEvents(1, "stays closed")
 	k.wrote(1)
