@@ -10,7 +10,8 @@ HELM           := go tool -modfile=hack/tools/helm/go.mod helm
 MODULES   := . $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
 # Those of them that are programs and tests of ours.
 OURS      := $(patsubst %/,%,$(sort $(dir $(wildcard hack/tools/*/*.go))))
-GENERATED := api/v1alpha1/zz_generated.deepcopy.go internal/crd/nodegate.dev_nodegates.yaml \
+CRD       := internal/crd/nodegate.dev_nodegates.yaml
+GENERATED := api/v1alpha1/zz_generated.deepcopy.go $(CRD) \
              docs/reference/nodegate.md docs/reference/kubectl-gate.md docs/reference/programs.md docs/performance.md charts/nodegate deploy
 
 # No information for debuggers: thousands of packages compile in a sixth less time
@@ -45,6 +46,11 @@ sed -e '/^ *helm.sh\/chart:/d' -e '/^ *app.kubernetes.io\/managed-by: Helm$$/d' 
 @rm $(2).tmp
 endef
 
+# Null as the value of a label means the empty value, as in Kubernetes. Without a default, the
+# API server would remove the label, and the selector would select more. controller-gen has no
+# marker for the default of a map's values.
+NULL_IS_EMPTY := awk '{ print } last ~ /^ *matchLabels:$$/ && sub(/additionalProperties:$$/, "  default: \"\"") { print } { last = $$0 }'
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -54,7 +60,9 @@ help: ## Show this list.
 .PHONY: generate
 generate: ## Write what follows from other sources: code, CRD, reference, dashboard, chart, manifests, figures.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
-	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=internal/crd
+	$(CONTROLLER_GEN) crd paths=./api/... output:crd:dir=$(dir $(CRD))
+	$(NULL_IS_EMPTY) $(CRD) > $(CRD).tmp
+	@mv $(CRD).tmp $(CRD)
 	go run ./hack/reference
 	go run ./hack/dashboard > charts/nodegate/files/dashboard.json
 	go run ./hack/chart

@@ -203,6 +203,49 @@ func TestDecodeSetsDefaults(t *testing.T) {
 	}
 }
 
+// withLabels is a gate in which every kind of label selector has the label "a" with %[1]s as its
+// value.
+const withLabels = `
+nodeSelector: {matchLabels: {a: %[1]s}}
+openWhen:
+- {name: a, daemonSets: {namespaces: [a], selector: {matchLabels: {a: %[1]s}}}}
+- {name: b, pods: {namespace: a, selector: {matchLabels: {a: %[1]s, b: c}}}}
+- {name: c, completed: {namespace: a, selector: {matchLabels: {a: %[1]s, b: c}}}}
+- {name: d, object: {version: v1, kind: A, expression: 'true', matchLabels: {a: %[1]s}}}
+- {name: e, anyOf: [{name: a, pods: {namespace: a, selector: {matchLabels: {a: %[1]s, b: c}}}}, {name: b, label: {key: a}}]}
+`
+
+// A label value of null means the empty value, as in the label selectors of Kubernetes. If the
+// label were removed instead, the selector would select more objects.
+func TestDecodeReadsNullLabelValuesAsEmpty(t *testing.T) {
+	null, err := crd.Decode(document(t, fmt.Sprintf(withLabels, "null")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkNullLabelValues(t, null)
+}
+
+// checkNullLabelValues checks a gate that was decoded from withLabels and null.
+func checkNullLabelValues(t *testing.T, null *v1alpha1.NodeGate) {
+	t.Helper()
+	empty, err := crd.Decode(document(t, fmt.Sprintf(withLabels, `""`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !apiequality.Semantic.DeepEqual(null.Spec, empty.Spec) {
+		t.Errorf("with null, the spec is\n%s\nwith an empty value\n%s", text(t, null.Spec), text(t, empty.Spec))
+	}
+}
+
+func text(t *testing.T, value any) []byte {
+	t.Helper()
+	data, err := yaml.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
 // A gate that was exported from a cluster has a status, which says nothing about the document.
 func TestDecodeDropsTheStatus(t *testing.T) {
 	with := "status: {conditions: [{type: Accepted, status: 'False', reason: InvalidSpec, message: x, lastTransitionTime: '2026-01-01T00:00:00Z'}]}\n"

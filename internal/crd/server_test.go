@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -137,6 +138,11 @@ func decode(t *testing.T, body []byte, err error) *v1alpha1.NodeGate {
 func TestServerSetsDefaults(t *testing.T) {
 	body, err := create(t, connect(t), document(t, pods("namespace: a")), metav1.DryRunAll)
 	checkDefaults(t, decode(t, body, err))
+}
+
+func TestServerReadsNullLabelValuesAsEmpty(t *testing.T) {
+	body, err := create(t, connect(t), document(t, fmt.Sprintf(withLabels, "null")), metav1.DryRunAll)
+	checkNullLabelValues(t, decode(t, body, err))
 }
 
 func TestShortNameAndCategory(t *testing.T) {

@@ -523,6 +523,9 @@ var rules = []rule{
 		at: "spec.nodeSelector.matchExpressions[0].values[1]", message: "a label value must begin and end with a letter or digit; correct it",
 		keep: matching("{key: a, operator: In, values: [b, c-d]}"), breaks: matching("{key: a, operator: In, values: [b, c-]}"),
 	}, {
+		at: "spec.nodeSelector.matchExpressions[0].values[0]", message: `must be of type string: "null"`,
+		keep: matching("{key: a, operator: In, values: ['']}"), breaks: matching("{key: a, operator: In, values: [null]}"),
+	}, {
 		at: "spec.nodeSelector.matchExpressions", message: "must have at most 8 items",
 		keep: matching(list(8, "{key: a, operator: Exists}")), breaks: matching(list(9, "{key: a, operator: Exists}")),
 	}, {
