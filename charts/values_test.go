@@ -45,6 +45,7 @@ func TestBadValues(t *testing.T) {
 		"at '/presets/cilium/enabled': got string, want boolean":                                          {"presets": object{"cilium": object{"enabled": "true"}}},
 		"at '/defaultGate/namespaces': minItems: got 0, want 1":                                           {"defaultGate": object{"namespaces": []string{}}},
 		"at '/extraTolerations/0': missing property 'key'":                                                {"extraTolerations": []object{{"operator": "Exists"}}},
+		"at '/allowedTaintKeys/1': 'not' failed":                                                          {"allowedTaintKeys": []string{"karpenter.sh/example", "karpenter.sh/unregistered:NoExecute"}},
 		"at '/extraTolerations/0/key': 'not' failed":                                                      {"extraTolerations": []object{{"key": "node.kubernetes.io/unschedulable"}}},
 		"invalid propertyName 'app.kubernetes.io/name'":                                                   {"podLabels": object{"app.kubernetes.io/name": "other"}},
 		"at '/metrics/port': maximum: got 65,536, want 65,535":                                            {"metrics": object{"port": 65536}},

@@ -35,7 +35,7 @@ const (
 	// ReasonInvalidSpec means that the gate violates a rule of the API.
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonTaintKeyNotAllowed means that the administrator has not allowed the
-	// taint's key.
+	// taint's key, or that no gate may have it.
 	ReasonTaintKeyNotAllowed = "TaintKeyNotAllowed"
 	// ReasonTaintConflict means that several gates specify the same taint key and
 	// effect with different values. The oldest of these gates is in force; the

@@ -3,6 +3,8 @@
 package v1alpha1
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -10,7 +12,8 @@ import (
 type Taint struct {
 	// key is the taint key. The administrator must allow the key. Keys under
 	// node.kubernetes.io/ are rejected, except for
-	// node.kubernetes.io/out-of-service.
+	// node.kubernetes.io/out-of-service. Keys that mark nodes as being set up or shut
+	// down, such as karpenter.sh/unregistered, are rejected as well.
 	//
 	// The key node.kubernetes.io/out-of-service requires closeWhen, and
 	// VolumeDetach in acknowledge. A gate with this key closes only on a node that
@@ -22,6 +25,7 @@ type Taint struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="taint key must be a qualified name; write it as name or example.com/name"
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('node.kubernetes.io/') || self == 'node.kubernetes.io/out-of-service'",message="taint keys under node.kubernetes.io/ belong to Kubernetes; choose another key"
+	// +kubebuilder:validation:XValidation:rule="!(self in ['node.cloudprovider.kubernetes.io/uninitialized', 'node.cluster.x-k8s.io/uninitialized', 'karpenter.sh/unregistered', 'node.cloudprovider.kubernetes.io/shutdown'])",message="taint key must not mark nodes that are being set up or shut down, which affects every gate; choose another key"
 	Key string `json:"key"`
 
 	// value is the taint value. Defaults to empty.
@@ -46,6 +50,20 @@ func TaintOf(t corev1.Taint) Taint { return Taint{Key: t.Key, Value: t.Value, Ef
 // Core returns the taint as a node has it, without timeAdded.
 func (t Taint) Core() corev1.Taint {
 	return corev1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}
+}
+
+// SetupTaintKeys returns the keys of the taints that a node carries until its cloud
+// provider, Cluster API or Karpenter has set it up: some of its labels and taints have
+// not been added yet.
+func SetupTaintKeys() []string {
+	return []string{"node.cloudprovider.kubernetes.io/uninitialized", "node.cluster.x-k8s.io/uninitialized", "karpenter.sh/unregistered"}
+}
+
+// AffectsAllGates reports whether a taint with this key affects every gate on a node,
+// because the node is being set up, or its machine is shut down. A gate cannot have such a
+// taint. A rule of Taint contains the same keys.
+func AffectsAllGates(key string) bool {
+	return key == TaintCloudShutdown || slices.Contains(SetupTaintKeys(), key)
 }
 
 // Taints returns all taints that the gate may add to a node.

@@ -109,9 +109,12 @@ func (o Options) validate() error {
 	allowed, err := gate.ParseAllowedTaints(o.AllowedTaintKeys)
 	errs = append(errs, err)
 	for id := range allowed {
-		if strings.HasPrefix(id.Key, v1alpha1.CoreTaintPrefix) && id.Key != v1alpha1.TaintOutOfService {
+		switch {
+		case strings.HasPrefix(id.Key, v1alpha1.CoreTaintPrefix) && id.Key != v1alpha1.TaintOutOfService:
 			errs = append(errs, fmt.Errorf("allowed taint %q: keys under %s belong to Kubernetes, and gates may use none of them except %s",
 				id, v1alpha1.CoreTaintPrefix, v1alpha1.TaintOutOfService))
+		case v1alpha1.AffectsAllGates(id.Key):
+			errs = append(errs, fmt.Errorf("allowed taint %q: the key marks nodes that are being set up or shut down, which affects every gate; gates must use another key", id))
 		}
 	}
 	for _, key := range o.AllowedStampAnnotations {

@@ -109,6 +109,8 @@ func TestPoliciesOfBadOptions(t *testing.T) {
 		"a bad effect": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{"x:NoWay"}}, []string{`allowed taint "x:NoWay": effect "NoWay": choose one of`}},
 		"keys of Kubernetes": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: []string{"node.kubernetes.io/not-ready"}},
 			[]string{`"node.kubernetes.io/not-ready:NoSchedule": keys under node.kubernetes.io/ belong to Kubernetes`}},
+		"keys that affect all gates": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedTaintKeys: append(v1alpha1.SetupTaintKeys(), v1alpha1.TaintCloudShutdown)},
+			[]string{`"node.cloudprovider.kubernetes.io/uninitialized:NoSchedule": the key marks nodes`, `"node.cluster.x-k8s.io/uninitialized:`, `"karpenter.sh/unregistered:`, `"node.cloudprovider.kubernetes.io/shutdown:`}},
 		"a bad stamp": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{`x"]) || true`}}, []string{`allowed stamp annotation "x\"]) || true"`}},
 		"reserved stamps": {admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{
 			"gate.nodegate.dev/cilium", "nodegate.dev/a", "node.alpha.kubernetes.io/ttl", "kubernetes.io/a", "x.com/ok", "startup.k8s.io/completedAt"}},

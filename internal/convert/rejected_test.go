@@ -71,6 +71,7 @@ func TestSeedTainterConvertRefuses(t *testing.T) {
 		"not a string":         {matcher(`"b"`, `1`), 2, `write "1"`},
 		"a bad key":            {matcher("example.com/a", "a b"), 1, "taint key must be a qualified name"},
 		"a key of core":        {matcher("example.com/a", "node.kubernetes.io/unreachable"), 1, "belong to Kubernetes"},
+		"a key of Karpenter":   {matcher("example.com/a", "karpenter.sh/unregistered"), 1, "affects every gate"},
 		"a bad value":          {matcher(`"b"`, `"b c"`), 1, "taint value must be"},
 		"no conditions":        {"[[reconciler.matchers]]\ntaint = { effect = \"NoSchedule\", key = \"a\", value = \"b\" }\n", 1, `no "conditions"`},
 		"an empty conditions":  {"[[reconciler.matchers]]\ntaint = { effect = \"NoSchedule\", key = \"a\", value = \"b\" }\nconditions = []\n", 3, "taints every node of the cluster"},

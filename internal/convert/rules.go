@@ -78,13 +78,13 @@ var (
 const maxPlainPattern = 128
 
 // simplify returns a gate that is valid if and only if the given gate is. Plain strings,
-// which do not affect validity, are replaced by fixed ones. (The rules distinguish the
-// taint keys of Kubernetes from others, and check that RE2 can parse patterns.)
+// which do not affect validity, are replaced by fixed ones. (The rules distinguish
+// reserved taint keys from others, and check that RE2 can parse patterns.)
 func simplify(g *v1alpha1.NodeGate) *v1alpha1.NodeGate {
 	out := g.DeepCopy()
 	out.Name = replacePlain(plainLabel, g.Name, "name")
 	taint := &out.Spec.Taint
-	if !strings.HasPrefix(taint.Key, v1alpha1.CoreTaintPrefix) {
+	if !strings.HasPrefix(taint.Key, v1alpha1.CoreTaintPrefix) && !v1alpha1.AffectsAllGates(taint.Key) {
 		taint.Key = replacePlain(plainKey, taint.Key, "example.com/key")
 	}
 	taint.Value = replacePlain(plainWord, taint.Value, "value")

@@ -102,7 +102,7 @@ func TestSimplifyKeepsValidity(t *testing.T) {
 		}
 		g := &v1alpha1.NodeGate{}
 		g.Name = mostly("name", "a", "some-name")
-		g.Spec.Taint = v1alpha1.Taint{Key: mostly("key", "a", "example.com/a", "node.kubernetes.io/a", v1alpha1.TaintOutOfService), Value: mostly("value", "", "v"), Effect: corev1.TaintEffectNoSchedule}
+		g.Spec.Taint = v1alpha1.Taint{Key: mostly("key", "a", "example.com/a", "node.kubernetes.io/a", "karpenter.sh/unregistered", v1alpha1.TaintOutOfService), Value: mostly("value", "", "v"), Effect: corev1.TaintEffectNoSchedule}
 		for i := range rapid.IntRange(1, 3).Draw(t, "signals") {
 			s := v1alpha1.Signal{Name: mostly(fmt.Sprint("signal ", i), "a", "b", "c", "d", "e", "f")}
 			if rapid.Bool().Draw(t, "daemon") {

@@ -139,6 +139,19 @@ func TestProtectedKindsAreInTheRule(t *testing.T) {
 	}
 }
 
+// The rule about taint keys contains all keys that affect every gate.
+func TestKeysThatAffectAllGatesAreInTheRule(t *testing.T) {
+	want, found := "!(self in ['"+strings.Join(append(v1alpha1.SetupTaintKeys(), v1alpha1.TaintCloudShutdown), "', '")+"'])", 0
+	crdtest.Walk(t, func(_ string, schema *apiextensionsv1.JSONSchemaProps) {
+		if slices.ContainsFunc(schema.XValidations, func(r apiextensionsv1.ValidationRule) bool { return r.Rule == want }) {
+			found++
+		}
+	})
+	if found != 2 {
+		t.Errorf("%d fields have the rule %s, want taint.key and recloseTaint.key", found, want)
+	}
+}
+
 // TestEveryFieldIsDescribed checks that every field has a description for kubectl
 // explain.
 func TestEveryFieldIsDescribed(t *testing.T) {

@@ -207,6 +207,12 @@ var rules = []rule{
 		at: "spec.recloseTaint.key", message: "taint keys under node.kubernetes.io/ belong to Kubernetes; choose another key",
 		keep: "recloseTaint: {key: a, effect: NoSchedule}", breaks: "recloseTaint: {key: node.kubernetes.io/unschedulable, effect: NoSchedule}",
 	}, {
+		at: "spec.taint.key", message: "taint key must not mark nodes that are being set up or shut down, which affects every gate; choose another key",
+		keep: "taint: {key: karpenter.sh/example, effect: NoSchedule}", breaks: "taint: {key: karpenter.sh/unregistered, effect: NoSchedule}",
+	}, {
+		at: "spec.recloseTaint.key", message: "taint key must not mark nodes that are being set up or shut down, which affects every gate; choose another key",
+		keep: "recloseTaint: {key: a, effect: NoSchedule}", breaks: "recloseTaint: {key: node.cloudprovider.kubernetes.io/shutdown, effect: NoSchedule}",
+	}, {
 		at: "spec.taint.value", message: "taint value must be empty or consist of letters, digits, '-', '_' and '.', beginning and ending with a letter or digit",
 		keep: "taint: {key: a, value: A-1_b.c, effect: NoSchedule}", breaks: `taint: {key: a, value: "a b", effect: NoSchedule}`,
 	}, {

@@ -134,9 +134,8 @@ func (p KeyPolicy) accept(g *Gate) Acceptance {
 	if message := g.refusedSpec(); message != "" {
 		return Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: message}
 	}
-	if key := g.coreKey(); key != "" {
-		return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: fmt.Sprintf(
-			"the taint key %s belongs to Kubernetes: use another key", key)}
+	if message := g.reservedKey(); message != "" {
+		return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: message}
 	}
 	refusal := p.refuse(g)
 	if refusal.Message != "" && g.Mode != v1alpha1.ModeDryRun {
@@ -196,12 +195,15 @@ func (p KeyPolicy) refuse(g *Gate) Acceptance {
 	return Acceptance{}
 }
 
-// coreKey returns the first of the gate's taint keys that is reserved for Kubernetes,
-// or "".
-func (g *Gate) coreKey() string {
+// reservedKey returns why no gate may have one of the gate's taint keys, even if the
+// administrator allows it, or "".
+func (g *Gate) reservedKey() string {
 	for _, t := range g.Taints() {
-		if strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) && !g.detaches() {
-			return t.Key
+		switch {
+		case strings.HasPrefix(t.Key, v1alpha1.CoreTaintPrefix) && !g.detaches():
+			return fmt.Sprintf("the taint key %s belongs to Kubernetes: use another key", t.Key)
+		case v1alpha1.AffectsAllGates(t.Key):
+			return fmt.Sprintf("the taint key %s marks nodes that are being set up or shut down, which affects every gate: use another key", t.Key)
 		}
 	}
 	return ""

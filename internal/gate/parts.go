@@ -187,9 +187,9 @@ func (p *Parts) touchedBy(a *Aspect) ([]int, bool) {
 	case AspectRecord: // any gate may take over an orphaned record
 		part, known := p.gates[a.Name]
 		return []int{part}, known
-	case AspectTaint:
+	case AspectTaint: // a gate that is not accepted may have a key that affects all gates
 		part, known := p.keys[a.Name]
-		return append([]int{part}, p.taints...), known && !affectsAllGates(a.Name)
+		return append([]int{part}, p.taints...), known && !v1alpha1.AffectsAllGates(a.Name)
 	case AspectCondition:
 		if name, ours := strings.CutPrefix(a.Name, v1alpha1.DeadlineConditionPrefix); ours {
 			part, known := p.gates[name]
@@ -200,12 +200,6 @@ func (p *Parts) touchedBy(a *Aspect) ([]int, bool) {
 		}
 	}
 	return p.aspects[*a], true
-}
-
-// affectsAllGates reports whether a taint with this key affects every gate, even if it
-// belongs to one of them.
-func affectsAllGates(key string) bool {
-	return key == v1alpha1.TaintCloudShutdown || slices.Contains(setupTaints, key)
 }
 
 // join merges several parts into one.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // defaultTransientPrefixes are prefixes of the keys of transient taints: taints that
@@ -39,13 +41,8 @@ var defaultTransientSuffixes = []string{
 	"/initializing",
 }
 
-// setupTaints are on a node while some of its labels and taints have not been added
-// yet.
-var setupTaints = []string{
-	"node.cloudprovider.kubernetes.io/uninitialized",
-	"node.cluster.x-k8s.io/uninitialized",
-	"karpenter.sh/unregistered",
-}
+// setupTaints is read for every decision, so the list is created once.
+var setupTaints = v1alpha1.SetupTaintKeys()
 
 // Transient distinguishes transient taints from those that determine which pods belong
 // on a node. The zero value covers the well-known keys.
