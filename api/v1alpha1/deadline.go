@@ -11,6 +11,10 @@ type Deadline struct {
 	// exist on the node, ready or not. The deadline passes if a required pod is
 	// missing at that time or at any later time. If unset, missing pods do not
 	// cause the deadline to pass.
+	//
+	// Requires a signal of kind daemonSet, daemonSets, pods or completed, or anyOf with
+	// only these kinds. A pod is missing for anyOf if it is missing for every
+	// alternative.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=604800

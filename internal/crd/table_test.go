@@ -586,9 +586,13 @@ var rules = []rule{
 		at: "spec.deadline", message: "deadline must not be set when closeWhen is set; remove it",
 		keep: closeWhen("timing: {minClosedSeconds: 60}"), breaks: closeWhen("deadline: {readySeconds: 600}"),
 	}, {
-		at: "spec.deadline.podMissingSeconds", message: "deadline.podMissingSeconds requires a signal of kind daemonSet, daemonSets, pods, completed or anyOf; add one, or use deadline.readySeconds",
+		at: "spec.deadline.podMissingSeconds", message: "deadline.podMissingSeconds requires a signal of kind daemonSet, daemonSets, pods or completed, or anyOf with only these kinds; add one, or use deadline.readySeconds",
 		keep:   "{openWhen: [{name: a, daemonSet: {namespace: a, name: a}}], deadline: {podMissingSeconds: 600}}",
 		breaks: "{openWhen: [{name: a, label: {key: a}}], deadline: {podMissingSeconds: 600}}",
+	}, {
+		at: "spec.deadline.podMissingSeconds", message: "deadline.podMissingSeconds requires a signal of kind daemonSet, daemonSets, pods or completed, or anyOf with only these kinds; add one, or use deadline.readySeconds",
+		keep:   "{" + podOr("completed: {namespace: a, selector: {matchLabels: {a: b}}}") + ", deadline: {podMissingSeconds: 600}}",
+		breaks: "{" + podOr("label: {key: a}") + ", deadline: {podMissingSeconds: 600}}",
 	}, {
 		at: "spec.deadline.action", message: `supported values: "KeepClosed", "Open"`,
 		keep: "deadline: {readySeconds: 600, action: Open}", breaks: "deadline: {readySeconds: 600, action: Explode}",
@@ -706,6 +710,11 @@ func closeWhen(fields string) string {
 // anyOf returns a signal with this alternative and a valid one.
 func anyOf(alternative string) string {
 	return "- {name: any, anyOf: [" + alternative + ", {name: other, label: {key: a}}]}"
+}
+
+// podOr returns a signal of which one alternative is a daemon, and the other one is given.
+func podOr(alternative string) string {
+	return "openWhen: [{name: any, anyOf: [{name: a, daemonSets: {namespaces: [a], selector: {}}}, {name: b, " + alternative + "}]}]"
 }
 
 // object returns an object signal; the fields replace valid ones.
