@@ -295,7 +295,7 @@ type NodeGateSpec struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:XValidation:rule="!format.qualifiedName().validate(self).hasValue()",message="openedAtAnnotation must be an annotation key; write it as name or example.com/name"
-	// +kubebuilder:validation:XValidation:rule="!self.startsWith('gate.nodegate.dev/')",message="annotations under gate.nodegate.dev/ are nodegate's own records; choose another key"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?nodegate[.]dev/')",message="annotations under nodegate.dev/ and its subdomains belong to nodegate; choose another key"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('^([^/]*[.])?kubernetes[.]io/')",message="annotations under kubernetes.io/ belong to Kubernetes; choose another key"
 	OpenedAtAnnotation string `json:"openedAtAnnotation,omitempty"`
 

@@ -664,8 +664,11 @@ var rules = []rule{
 		at: "spec.openedAtAnnotation", message: "openedAtAnnotation must be an annotation key; write it as name or example.com/name",
 		keep: "openedAtAnnotation: example.com/opened-at", breaks: "openedAtAnnotation: opened at",
 	}, {
-		at: "spec.openedAtAnnotation", message: "annotations under gate.nodegate.dev/ are nodegate's own records; choose another key",
-		keep: "openedAtAnnotation: opened-at", breaks: "openedAtAnnotation: gate.nodegate.dev/example",
+		at: "spec.openedAtAnnotation", message: "annotations under nodegate.dev/ and its subdomains belong to nodegate; choose another key",
+		keep: "openedAtAnnotation: opened-at", breaks: "openedAtAnnotation: override.nodegate.dev/example",
+	}, {
+		at: "spec.openedAtAnnotation", message: "annotations under nodegate.dev/ and its subdomains belong to nodegate; choose another key",
+		keep: "openedAtAnnotation: mynodegate.dev/a", breaks: "openedAtAnnotation: nodegate.dev/a",
 	}, {
 		at: "spec.openedAtAnnotation", message: "annotations under kubernetes.io/ belong to Kubernetes; choose another key",
 		keep: "openedAtAnnotation: startup.k8s.io/completedAt", breaks: "openedAtAnnotation: node.alpha.kubernetes.io/ttl",
