@@ -174,8 +174,8 @@ func TestDeniedWriteIsNotRepeatedAtOnce(t *testing.T) {
 		w.writer = &denyingWriter{world: w, deniesRecords: errForbidden}
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(65 * time.Minute)
-		if n := testutil.ToFloat64(w.c.metrics.Patches.WithLabelValues("denied")); n == 0 || n > float64(time.Hour/deniedRetryFirst) {
-			t.Errorf("%v writes are denied, want at most one in %s", n, deniedRetryFirst)
+		if n := testutil.ToFloat64(w.c.metrics.Patches.WithLabelValues("denied")); n == 0 || n > 100 {
+			t.Errorf("%v writes are denied, want about one in a minute", n)
 		}
 	})
 }

@@ -48,7 +48,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	err := c.apply(ctx, set, &facts.Node, &decision)
 	if errors.Is(err, write.ErrDenied) && decision.Changes {
 		if err = c.applyReduced(ctx, set, &facts, &decision, err, now); err == nil {
-			return time.Millisecond, nil // the node has changed: decide about the rest again
+			return atOnce, nil // the node has changed: decide about the rest again
 		}
 	}
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 	}
 	c.account(set, &facts, &decision, false)
 	if decision.Changes && len(decision.Conditions) > 0 {
-		return time.Millisecond, nil // the conditions need a write of their own
+		return atOnce, nil // the conditions need a write of their own
 	}
 	c.noteSuccess(&facts, &decision)
 	if until = gate.Earliest(until, decision.Recheck); decision.Settled {
@@ -81,6 +81,9 @@ func (c *Controller) fail(set *gateset.Set, facts *gate.Facts, d *gate.Decision,
 	case !d.Changes: // there were only conditions to write
 	case errors.Is(err, write.ErrDenied): // the next decision repeats the write
 		covers, least = unchangedBy(d, set), deniedRetryFirst
+		if after == atOnce { // after the write
+			after = 0
+		}
 	default:
 		return err
 	}
@@ -360,13 +363,16 @@ func (c *Controller) forget(name string) {
 	c.nodes.forget(name)
 }
 
+// atOnce is the time after which a decision is repeated that does not wait for anything.
+const atOnce = time.Millisecond
+
 // soonest returns the time until a retry or a recheck, whichever is earlier; zero means
 // none.
 func soonest(retry time.Duration, recheck time.Time, now time.Time) time.Duration {
 	if recheck.IsZero() {
 		return retry
 	}
-	return shortest(retry, max(recheck.Sub(now), time.Millisecond))
+	return shortest(retry, max(recheck.Sub(now), atOnce))
 }
 
 // shortest returns the shorter of two durations; zero means none.
