@@ -557,7 +557,8 @@ func TestParameters(t *testing.T) {
 	checkDenied(t, err, "")
 }
 
-// TestNamespaceDeletion tests that a namespace with a parameter can be deleted.
+// TestNamespaceDeletion tests that a namespace with a parameter can be deleted, and that any
+// user who is permitted to may delete the parameter meanwhile, but not change it.
 func TestNamespaceDeletion(t *testing.T) {
 	in := install(t)
 	leaving := admission.Options{Namespace: "leaving", ServiceAccount: "nodegate"}
@@ -571,23 +572,30 @@ func TestNamespaceDeletion(t *testing.T) {
 	if _, err := namespaces.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: leaving.Namespace}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	// The administrator can delete the parameter until the guard is in force.
-	p := parameter()
-	p.Namespace = leaving.Namespace
+	// The finalizer prevents the namespace controller from finishing first.
+	p := admission.Parameter(leaving.Namespace, v1alpha1.SourceCRD, nil)
+	p.Finalizers = []string{"example.com/cleanup"}
+	unfinalized := []byte(`{"metadata":{"finalizers":null}}`)
+	ours := as(t, in.User("system:serviceaccount:leaving:nodegate", "system:masters")).CoreV1().PodTemplates(leaving.Namespace)
+	theirs := in.admin.CoreV1().PodTemplates(leaving.Namespace)
+	if _, err := ours.Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	eventually(t, func() error {
-		_, err := in.admin.CoreV1().PodTemplates(leaving.Namespace).Create(t.Context(), p, metav1.CreateOptions{})
-		if err == nil || apierrors.IsAlreadyExists(err) {
-			err = in.admin.CoreV1().PodTemplates(leaving.Namespace).Delete(t.Context(), p.Name, metav1.DeleteOptions{DryRun: dryRun})
-			if err == nil {
-				return fmt.Errorf("the guard is not in force")
-			}
-		}
+		err := theirs.Delete(t.Context(), p.Name, metav1.DeleteOptions{DryRun: dryRun})
 		if apierrors.IsForbidden(err) {
 			return nil
 		}
-		return fmt.Errorf("writing a parameter: %w", err)
+		return fmt.Errorf("the guard is not in force: deleting the parameter: %v", err)
 	})
 	if err := namespaces.Delete(t.Context(), leaving.Namespace, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	// The guard receives the namespace asynchronously.
+	eventually(t, func() error { return theirs.Delete(t.Context(), p.Name, metav1.DeleteOptions{}) })
+	_, err = theirs.Patch(t.Context(), p.Name, mergePatch, unfinalized, metav1.PatchOptions{})
+	checkDenied(t, err, parametersOwned)
+	if _, err := ours.Patch(t.Context(), p.Name, mergePatch, unfinalized, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
