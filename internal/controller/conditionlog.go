@@ -31,7 +31,8 @@ func (r *reporter) logConditions(gateName string, before, now []metav1.Condition
 }
 
 // logUnlisted logs the unlisted gates of which nodes have records that must be kept. These
-// are gates of another source, or of a source that cannot be read.
+// are gates of another source, or of a source that cannot be read, or deleted gates whose taints
+// are no longer allowed.
 func (r *reporter) logUnlisted(set *gateset.Set) {
 	names := r.ledger.Unlisted(set.Declared)
 	r.metrics.UnlistedGates.Set(float64(names.Count))
@@ -39,7 +40,7 @@ func (r *reporter) logUnlisted(set *gateset.Set) {
 	case text == r.unlisted:
 		return
 	case names.Count > 0:
-		r.log.Info("nodes have records of unlisted gates, keeping their taints", "gates", text, "source", set.Source, "complete", set.Complete)
+		r.log.Info("nodes have records of unlisted gates, keeping their taints because it is not certain that the gates were deleted, or because the taints are not in --allowed-taint-keys", "gates", text, "source", set.Source, "complete", set.Complete)
 	default:
 		r.log.Info("no node has records of unlisted gates anymore")
 	}

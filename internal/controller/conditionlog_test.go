@@ -87,6 +87,24 @@ func TestUnlistedGatesAreReported(t *testing.T) {
 	})
 }
 
+// What a deleted gate closed stays closed if its taint is no longer allowed. The log names
+// this cause.
+func TestUnlistedGatesOfTaintsThatAreNotAllowed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log controllertest.LogLines
+		w := newWorld(t)
+		w.allowedKeys = []string{"test.nodegate.dev/other"}
+		w.add(3, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
+		defer w.start(log.Logger(), countPatches(new(atomic.Int32), new(atomic.Bool)))()
+		controllertest.Pass(time.Minute)
+		text := strings.Join(log.All(), "\n")
+		if w.closed() != 3 || testutil.ToFloat64(w.c.metrics.UnlistedGates) != 1 ||
+			!strings.Contains(text, "or because the taints are not in --allowed-taint-keys") || !strings.Contains(text, `"complete"=true`) {
+			t.Errorf("%d nodes are closed, want 3; log:\n%s", w.closed(), text)
+		}
+	})
+}
+
 // A metric reports whether the list of gates is complete.
 func TestCompletenessIsAMetric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

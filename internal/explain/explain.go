@@ -309,6 +309,6 @@ func (f *Facts) orphanedRecordMessage(v *gate.Verdict) string {
 	case r.Source == v1alpha1.SourceFiles:
 		return "the gate is declared in a file that only the controller reads (--gates)"
 	default:
-		return "the NodeGate does not exist: the controller removes its taint and record within minutes, as soon as it is certain that the NodeGate was deleted"
+		return "the NodeGate does not exist: the controller removes its taint and record within minutes, as soon as it is certain that the NodeGate was deleted; a taint that is not in --allowed-taint-keys stays"
 	}
 }

@@ -46,7 +46,7 @@ func (s *Status) fill(f *Facts) {
 			g.Stale = "the gate is declared in a file that only the controller reads (--gates)"
 		default:
 			g.Source, g.Gone = "", true
-			g.Stale = "the NodeGate does not exist: the controller removes its taints and records within minutes, as soon as it is certain that the NodeGate was deleted"
+			g.Stale = "the NodeGate does not exist: the controller removes its taints and records within minutes, as soon as it is certain that the NodeGate was deleted; taints that are not in --allowed-taint-keys stay"
 		}
 		g.count(t)
 		s.Gates = append(s.Gates, g)
