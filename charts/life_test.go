@@ -199,6 +199,7 @@ func (w *world) life(hasPolicies bool) {
 	w.removesConditions()
 	w.endsHolds()
 	w.undoesOffSwitch()
+	w.keepsUsedKeys()
 
 	must(w.T, w.helm(nil, "uninstall", "nodegate"))
 	w.get("nodegates.nodegate.dev", &apiextensionsv1.CustomResourceDefinition{})
@@ -283,6 +284,41 @@ func (w *world) undoesOffSwitch() {
 	if replicas := w.get(namespace+"/nodegate", &appsv1.Deployment{}).(*appsv1.Deployment).Spec.Replicas; *replicas != 2 {
 		w.Errorf("%d replicas, want 2", *replicas)
 	}
+}
+
+// keepsUsedKeys verifies that an upgrade fails if it removes the taint key of a gate that may
+// have closed nodes, also together with the gate: nodegate could not open these nodes anymore.
+// Other gates do not prevent the upgrade.
+func (w *world) keepsUsedKeys() {
+	w.Helper()
+	const key = "node.cilium.io/agent-not-ready"
+	fewer := slices.DeleteFunc(presets.TaintKeys(), func(k string) bool { return k == key })
+	without := object{"allowedTaintKeys": fewer, "presets": object{"cilium": object{"enabled": false}}}
+	upgrade := func(flags ...string) error {
+		return w.helm(without, append([]string{"upgrade", "nodegate", chart, "--reset-then-reuse-values"}, flags...)...)
+	}
+	gate := w.get("cilium", &v1alpha1.NodeGate{}).(*v1alpha1.NodeGate)
+	report := func(status metav1.ConditionStatus, reason string) {
+		w.Helper()
+		gate.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason, LastTransitionTime: metav1.Now()}}
+		must(w.T, w.admin.Status().Update(w.Context(), gate))
+	}
+	for reason, status := range map[string]metav1.ConditionStatus{v1alpha1.ReasonTaintKeyNotAllowed: metav1.ConditionFalse, v1alpha1.ReasonInDryRun: metav1.ConditionTrue} {
+		report(status, reason)
+		if err := upgrade("--dry-run=server"); err != nil {
+			w.Errorf("an upgrade with a gate of the reason %s: %v", reason, err)
+		}
+	}
+	report(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	want := "NodeGate cilium has the taint " + key + ":NoSchedule, which is not in allowedTaintKeys"
+	if err := upgrade(); err == nil || !strings.Contains(err.Error(), want) {
+		w.Errorf("removing the key of an accepted gate: %v, want %q", err, want)
+	}
+	w.get("cilium", &v1alpha1.NodeGate{})
+	w.allows(presets.TaintKeys())
+	must(w.T, w.admin.Delete(w.Context(), gate))
+	must(w.T, upgrade())
+	w.allows(fewer)
 }
 
 // allows verifies the keys that the guard allows nodegate to change.
