@@ -14,12 +14,19 @@ import (
 // lists are decoded.
 const receiveBuffer = 256 << 10
 
-// pingAfter is the time without anything received after which the connection to the API server is
-// tested. With a Lease of two seconds, a standby reads it, and a leader renews it, at least every
-// 0.6 seconds, so no pings are sent while the API server answers.
-const pingAfter = 2 * time.Second
+const (
+	// pingAfter is the time without anything received after which the connection to the API server is
+	// tested. With a Lease of two seconds, a standby reads it, and a leader renews it, at least every
+	// 0.6 seconds, so no pings are sent while the API server answers.
+	pingAfter = 2 * time.Second
+	// answerWithin is how long the API server may take to answer a ping. It does so without etcd,
+	// authorization or a queue, so only one that is paused or gets no CPU time takes seconds. To close a
+	// connection that still works is expensive: all watches end with an error, so everything is listed
+	// again, and a reboot in that interval counts as unobserved.
+	answerWithin = 10 * time.Second
+)
 
 // connections returns the configuration of connections to the API server.
 func connections() http.HTTP2Config {
-	return http.HTTP2Config{MaxReceiveBufferPerStream: receiveBuffer, SendPingTimeout: pingAfter}
+	return http.HTTP2Config{MaxReceiveBufferPerStream: receiveBuffer, SendPingTimeout: pingAfter, PingTimeout: answerWithin}
 }

@@ -6,25 +6,27 @@ package connection
 
 import (
 	"net/http"
-	"time"
+	"os"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// answerWithin is how long the API server may take to answer a ping. A machine that loses power
-// does not close its connections, and all requests use one connection, so all of them fail until
-// it is closed. client-go waits for 15 seconds, after 30 without anything received. An API server
-// answers pings without etcd, authorization or a queue, so a busy one takes milliseconds. In five
-// seconds, TCP has repeated a lost packet four times. Closing a connection that still works costs
-// little: watches continue through the next one.
-const answerWithin = 5 * time.Second
-
 // With returns a transport.WrapperFunc that configures future connections, and returns the given
 // transport: client-go has no other way to configure a transport, which all clients of a
-// configuration share, before it is used. c must specify SendPingTimeout, after which a connection
-// on which nothing is received is tested. It is closed after another five seconds.
+// configuration share, before it is used.
+//
+// c must specify SendPingTimeout, after which a connection on which nothing is received is tested,
+// and PingTimeout, after which it is closed if it was not answered. A machine that loses power does
+// not close its connections, and all requests use one connection, so all of them fail until it is
+// closed. client-go waits for 15 seconds, after 30 without anything received. If a user has set its
+// environment variables for these times, they apply.
 func With(c http.HTTP2Config) func(http.RoundTripper) http.RoundTripper {
-	c.PingTimeout = answerWithin
+	if os.Getenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS") != "" {
+		c.SendPingTimeout = 0 // the transport's own value applies
+	}
+	if os.Getenv("HTTP2_PING_TIMEOUT_SECONDS") != "" {
+		c.PingTimeout = 0
+	}
 	return func(rt http.RoundTripper) http.RoundTripper {
 		if t := Innermost(rt); t != nil && t.HTTP2 == nil { // not set for another client yet
 			t.HTTP2 = &c

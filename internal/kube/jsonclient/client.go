@@ -35,6 +35,9 @@ const (
 	// nothing else is sent for minutes: thousands of agents that test theirs every few seconds
 	// cause no noticeable load.
 	pingAfter = 5 * time.Second
+	// answerWithin is how long the API server may take to answer a ping. To close a connection that still
+	// works costs little: collections continue their watches through the next one.
+	answerWithin = 5 * time.Second
 	// maxStatus limits how much of a response with an error is read.
 	maxStatus = 64 << 10
 )
@@ -50,7 +53,7 @@ type Client struct {
 // lost connections.
 func New(host string, config *transport.Config) (*Client, error) {
 	pinged := *config
-	pinged.Wrap(connection.With(http.HTTP2Config{SendPingTimeout: pingAfter}))
+	pinged.Wrap(connection.With(http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: answerWithin}))
 	t, err := transport.New(&pinged)
 	if err != nil {
 		return nil, fmt.Errorf("configuring the connection to %s: %w", host, err)
