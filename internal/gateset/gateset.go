@@ -153,17 +153,17 @@ func newSet(now Snapshot) *Set {
 	}
 }
 
-// accept sorts the gates, and determines which are in force and which objects are observed.
+// accept sorts the gates, and determines which are in force.
 func (s *Set) accept(policy gate.KeyPolicy) {
 	slices.SortFunc(s.Gates, byName)
-	s.limitObjects()
 	s.Acceptance = gate.Accept(s.Gates, policy)
 	for name, err := range s.broken {
 		s.Acceptance[name] = gate.Acceptance{Reason: v1alpha1.ReasonInvalidSpec, Message: err.Error()}
 	}
 }
 
-// apply sets the fields of the set and its gates that depend on their acceptance and on the policy.
+// apply sets the fields of the set and its gates that depend on their acceptance and on the policy, and
+// determines which objects are observed.
 func (s *Set) apply(policy gate.KeyPolicy) {
 	s.PlainOptOut = policy.PlainOptOut
 	for i := range s.Gates {
@@ -174,6 +174,7 @@ func (s *Set) apply(policy gate.KeyPolicy) {
 			g.Stamp = "" // the whole patch that opens the gate would be denied
 		}
 	}
+	s.limitObjects()
 }
 
 // add adds a gate. It is compiled only if it has changed, because sets are created

@@ -67,14 +67,15 @@ func compareBools(a, b bool) int {
 // shared. If a kind is not served or may not be read, this is checked again every few seconds.
 const ObjectSourcesMax = 128
 
-// limitObjects determines which objects are not observed. Those of older gates come first.
+// limitObjects determines which objects are not observed. Those of gates in force come first, so that
+// no author without permission for a taint uses up the limit, and then those of older gates.
 func (s *Set) limitObjects() {
 	byAge := make([]*gate.Gate, len(s.Gates))
 	for i := range s.Gates {
 		byAge[i] = &s.Gates[i]
 	}
 	slices.SortFunc(byAge, func(a, b *gate.Gate) int {
-		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(compareBools(b.Accepted, a.Accepted), a.Created.Compare(b.Created), cmp.Compare(a.Name, b.Name))
 	})
 	observed := make(map[gate.ObjectSource]bool)
 	s.refusedObjects = make(map[gate.ObjectSource]bool)

@@ -35,17 +35,22 @@ func kindsOf(prefix string, n int) (all []string) {
 }
 
 // The number of watches of objects is limited, whatever authors declare. Older gates come
-// first. What is not watched is unknown, so a gate that needs it does not open.
+// first, but only if they are in force. What is not watched is unknown, so a gate that needs it does not open.
 func TestWatchesOfObjectsAreBounded(t *testing.T) {
 	declared := clitest.Declare(t,
 		objectGate("a-younger", append(kindsOf("Other", 16), "Old0")...),
 		objectGate("b-full", kindsOf("Full", gateset.ObjectSourcesMax-9)...),
 		objectGate("c-older", kindsOf("Old", 8)...),
+		strings.Replace(objectGate("d-oldest-not-in-force", kindsOf("Refused", gateset.ObjectSourcesMax)...), "example.com/a", "example.com/refused", 1),
 	)
 	for i := range declared {
 		declared[i].CreationTimestamp = metav1.NewTime(time.Unix(int64(1000-i), 0))
 	}
-	set := gateset.Of(declared, gate.KeyPolicy{}, gateset.IgnoreStatus)
+	allowed, err := gate.ParseAllowedTaints([]string{"example.com/a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := gateset.Of(declared, gate.KeyPolicy{Allowed: allowed}, gateset.IgnoreStatus)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.RecordAnnotationPrefix + "a-younger": ""}}}
 	for name, c := range map[string]struct {
 		needs gate.Needs
@@ -62,7 +67,7 @@ func TestWatchesOfObjectsAreBounded(t *testing.T) {
 			t.Errorf("%s: %d kinds, want %d: %v", name, len(watched), c.want, watched)
 		}
 	}
-	for name, want := range map[string]string{"c-older": "", "b-full": "", "a-younger": "objects Other1.v1.example.com: "} {
+	for name, want := range map[string]string{"c-older": "", "b-full": "", "a-younger": "objects Other1.v1.example.com: ", "d-oldest-not-in-force": "objects Refused0.v1.example.com: "} {
 		g, _ := set.Gate(name)
 		got := ""
 		if err := set.ObjectsError(g); err != nil {
