@@ -65,6 +65,8 @@ type world struct {
 	// successor of another leader.
 	giveUpLease bool
 	tookOver    bool
+	// standBy, if set, is called before the controller leads, while it follows gates.
+	standBy func()
 	// before, if set, is the Controller of the replica's previous term.
 	before *Controller
 	// allowedKeys is the option AllowedTaintKeys.
@@ -350,9 +352,12 @@ func (w *world) startWithCause(log logr.Logger, funcs interceptor.Funcs) (stop f
 	running.Go(func() { c.Follow(ctx) })
 	ended := make(chan error, 1)
 	w.ended = ended
+	c.GatesChanged()
+	if w.standBy != nil {
+		w.standBy()
+	}
 	first := !w.tookOver
 	running.Go(func() { ended <- c.lead(ctx, first) })
-	c.GatesChanged()
 	var once sync.Once
 	return func(cause error) {
 		once.Do(func() {

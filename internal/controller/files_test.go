@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
@@ -24,8 +24,16 @@ func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
 	for _, test := range []struct {
 		source   string
 		tookOver bool
+		standBy  time.Duration // from the start to the takeover
+		rules    time.Duration // for which lists of NodeReadinessRules take
 		want     time.Duration // for which the gate remains
-	}{{v1alpha1.SourceFiles, true, filesSettleAfter}, {v1alpha1.SourceFiles, false, 0}, {v1alpha1.SourceCRD, true, 0}} {
+	}{
+		{source: v1alpha1.SourceFiles, tookOver: true, want: filesSettleAfter},
+		{source: v1alpha1.SourceFiles, tookOver: true, standBy: 5 * time.Second, want: filesSettleAfter},
+		{source: v1alpha1.SourceFiles, tookOver: true, standBy: 5 * time.Second, rules: 300 * time.Millisecond, want: filesSettleAfter},
+		{source: v1alpha1.SourceFiles},
+		{source: v1alpha1.SourceCRD, tookOver: true},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			entry, err := admission.NewEntry(controllertest.Gate("gate"))
 			if err != nil {
@@ -44,21 +52,27 @@ func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
 				}
 				return nil
 			}
-			defer w.start(logr.Discard(), interceptor.Funcs{})()
-			parameter := admission.Parameter("nodegate-system", test.source, []admission.Entry{entry})
-			if err := w.c.client.Create(t.Context(), parameter); err != nil {
-				t.Fatal(err)
+			w.standBy = func() {
+				parameter := admission.Parameter("nodegate-system", test.source, []admission.Entry{entry})
+				if err := w.c.client.Create(t.Context(), parameter); err != nil {
+					t.Fatal(err)
+				}
+				controllertest.Pass(test.standBy)
 			}
+			defer w.start(logr.Discard(), listingRules(func() ([]unstructured.Unstructured, error) {
+				time.Sleep(test.rules)
+				return nil, nil
+			}))()
 			for waited := time.Duration(0); waited < test.want-10*time.Second; waited += 10 * time.Second {
 				controllertest.Pass(10 * time.Second)
 				if w.closed() != 1 || w.nodes["n0000"].Records["gate"] == "" {
-					t.Fatalf("after %s the gate is open, want it closed for %s", waited, test.want)
+					t.Fatalf("%+v: after %s the gate is open, want it closed for %s", test, waited, test.want)
 				}
 				w.wantParameters("after "+waited.String(), "map[gate:"+controllertest.TaintKey+"]")
 			}
 			controllertest.Pass(20*time.Second + rulesInterval)
 			if w.closed() != 0 || w.nodes["n0000"].Records["gate"] != "" {
-				t.Errorf("source %s, took over: %t: the deleted gate is not open a minute after %s", test.source, test.tookOver, test.want)
+				t.Errorf("%+v: the deleted gate is not open a minute after %s", test, test.want)
 			}
 			w.wantParameters("in the end", "map[]")
 		})
