@@ -385,6 +385,23 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
+// Deleting the Lease does not make a candidate that has read it the first leader.
+func TestLeaseIsDeleted(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, _ *replica) {
+		a.set(hangs)
+		s.mu.Lock()
+		s.version, s.record = 0, resourcelock.LeaderElectionRecord{}
+		for _, w := range s.watches {
+			w.Delete(&coordinationv1.Lease{})
+		}
+		s.mu.Unlock()
+		pass(time.Second)
+		if last := s.last(); last.identity != "b" || last.first {
+			t.Errorf("the last term is %+v, want b's, and not as the first leader", last)
+		}
+	})
+}
+
 // The Lease counts from the beginning of the last renewal, not from its answer. A leader therefore
 // stops in time if that renewal was slow.
 func TestTakeoverAfterASlowRenewal(t *testing.T) {

@@ -32,8 +32,9 @@ type lock struct {
 	lost   func()
 	expiry *time.Timer
 
-	// exists reports whether the Lease has been read, so that a process has held it before.
-	exists bool
+	// existed reports whether the Lease has ever been read, so that a process has held it before. It may
+	// have been deleted since.
+	existed bool
 	// before is the other replica that last held the Lease, or "" if it was released.
 	before string
 	// renewed is the time at which the last successful write of the Lease began. It is zero
@@ -51,7 +52,7 @@ type lock struct {
 
 // reset prepares the lock for another candidacy.
 func (l *lock) reset(lost func()) {
-	l.lost, l.exists, l.before, l.renewed = lost, false, "", time.Time{}
+	l.lost, l.before, l.renewed = lost, "", time.Time{}
 	l.first, l.tookOver, l.failing = false, false, false
 	l.elected.Store(false)
 }
@@ -64,7 +65,7 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	if l.logFailure(err); err != nil {
 		return nil, nil, err
 	}
-	if l.exists = true; record.HolderIdentity != l.Identity() {
+	if l.existed = true; record.HolderIdentity != l.Identity() {
 		l.before = record.HolderIdentity
 		if l.elected.Load() {
 			l.lost() // immediately: the elector would try to reacquire it for some time
@@ -101,7 +102,7 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 	}
 	l.extend(began)
 	if l.renewed = began; !l.elected.Load() {
-		l.first, l.tookOver = !l.exists, l.before != ""
+		l.first, l.tookOver = !l.existed, l.before != ""
 		l.elected.Store(true)
 	}
 	return nil
