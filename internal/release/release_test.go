@@ -361,7 +361,7 @@ func TestUnknownGates(t *testing.T) {
 		"misspelled":               {options: Options{Gates: []string{"g", "h"}}, existing: []string{"a"}, want: []string{`no node has anything of this gate: gate "h" not found; the gates are a, g, k`}},
 		"may not list gates":       {options: Options{Gates: []string{"h"}}, err: errors.New("denied")},
 		"on a named node":          {options: Options{Gates: []string{"h"}, Nodes: []string{"n1"}}, want: []string{`none of these nodes has anything of this gate: gate "h" not found; the gates are g`}},
-		"on a node without traces": {options: Options{Gates: []string{"h"}, Nodes: []string{"n4"}}, want: []string{`none of these nodes has anything of this gate: gate "h" not found; there are no gates`}},
+		"on a node without traces": {options: Options{Gates: []string{"h"}, Nodes: []string{"n4"}}, want: []string{`none of these nodes has anything of this gate: gate "h" not found; no NodeGate exists`}},
 		"many gates": {options: Options{Gates: []string{"h"}, Nodes: []string{"n4"}}, existing: strings.Split("abcdefi", ""),
 			want: []string{`none of these nodes has anything of this gate: gate "h" not found; the gates are a, b, c, d, e and 2 more`}},
 	} {

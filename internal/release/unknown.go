@@ -37,7 +37,7 @@ func (u UnknownGate) Warning(suggestion string) string {
 	switch {
 	case suggestion != "":
 	case len(u.Known) == 0:
-		suggestion = "; there are no gates"
+		suggestion = "; no NodeGate exists"
 	default:
 		suggestion = "; the gates are " + listed(u.Known)
 	}
