@@ -92,7 +92,7 @@ var rows = []row{
 	}},
 	{"Controller", []panel{
 		{"Leaders", "1 if leader election is enabled.", stat, 4, "short", 2, []query{{`sum(leader_election_master_status{name="nodegate"})`, "leaders"}}},
-		{"Gates are complete", "0 while a replica cannot read gates.", stat, 4, "short", 0, []query{{`min(nodegate_gates_complete)`, "complete"}}},
+		{"Gates are complete", "0 while a replica cannot read all gates, or a leader that took over waits for gates from files.", stat, 4, "short", 0, []query{{`min(nodegate_gates_complete)`, "complete"}}},
 		{"Unknown gates", "Gates with records on nodes, but without a NodeGate.", stat, 4, "short", 1, []query{{`max(nodegate_unknown_gates)`, "unknown"}}},
 		{"Modes", "", table, 6, "short", 0, []query{{`max by (gate, mode) (nodegate_gate_mode{gate=~"$gate"})`, ""}}},
 		{"Builds", "", table, 6, "short", 0, []query{{`count by (version, revision, go_version) (nodegate_build_info)`, ""}}},

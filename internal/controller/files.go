@@ -30,6 +30,7 @@ func (c *Controller) settleFiles() {
 	c.takeover.mu.Lock()
 	defer c.takeover.mu.Unlock()
 	c.takeover.settled = c.clock.Now().Add(filesSettleAfter)
+	c.log.Info("took over, gates that are missing from files do not count as deleted yet", "until", c.takeover.settled)
 	c.compiled.Store(false)
 	c.GatesChanged()
 }

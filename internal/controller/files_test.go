@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -59,7 +58,8 @@ func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
 				}
 				controllertest.Pass(test.standBy)
 			}
-			defer w.start(logr.Discard(), listingRules(func() ([]unstructured.Unstructured, error) {
+			var log controllertest.LogLines
+			defer w.start(log.Logger(), listingRules(func() ([]unstructured.Unstructured, error) {
 				time.Sleep(test.rules)
 				return nil, nil
 			}))()
@@ -69,6 +69,9 @@ func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
 					t.Fatalf("%+v: after %s the gate is open, want it closed for %s", test, waited, test.want)
 				}
 				w.wantParameters("after "+waited.String(), "map[gate:"+controllertest.TaintKey+"]")
+			}
+			if logged := log.Count("do not count as deleted yet") == 1; logged != (test.want > 0) {
+				t.Errorf("%+v: the log is %v", test, log.All())
 			}
 			controllertest.Pass(20*time.Second + rulesInterval)
 			if w.closed() != 0 || w.nodes["n0000"].Records["gate"] != "" {
