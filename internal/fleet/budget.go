@@ -260,21 +260,36 @@ func (l *Ledger) isCounted(gateName string) bool {
 }
 
 // exceedsBudget reports whether the budget of any zone does not allow closing all of the gate's
-// throttled nodes. Reservations do not count, because the nodes that hold them may still be
-// recorded as throttled.
+// throttled nodes besides the nodes that are closed or being closed. Nodes that are recorded as
+// throttled although they hold a reservation, because they have not been written since, do not wait.
 func (l *Ledger) exceedsBudget(g *gateEntry) bool {
-	throttled := make(map[BudgetScope]int)
+	waiting := make(map[BudgetScope]int)
 	for _, s := range g.shapes {
 		if s.GateState.Throttled {
-			throttled[s.GateState.scope()] += s.nodes
+			waiting[s.GateState.scope()] += s.nodes
 		}
 	}
-	for scope, nodes := range throttled {
-		if z := l.peek(scope); z.used+nodes > gate.MaxReclosed(l.terms[g.name].Budget, z.members) {
+	for node, scopes := range l.reservations {
+		if at := l.throttledIn(g, node); scopes[at] {
+			waiting[at]--
+		}
+	}
+	for scope, nodes := range waiting {
+		if z := l.peek(scope); nodes > 0 && z.used+z.inFlight+nodes > gate.MaxReclosed(l.terms[g.name].Budget, z.members) {
 			return true
 		}
 	}
 	return false
+}
+
+// throttledIn returns the budget that a node is recorded to wait for, or an empty scope.
+func (l *Ledger) throttledIn(g *gateEntry, node string) BudgetScope {
+	if n, known := l.nodes[node]; known {
+		if s := n.stateOf(g); s != nil && s.shape.GateState.Throttled {
+			return s.shape.GateState.scope()
+		}
+	}
+	return BudgetScope{}
 }
 
 // peek is like zone, without creating an entry.

@@ -28,9 +28,9 @@ type Summary struct {
 	// Waiting contains the nodes that have been waiting the longest, longest first.
 	Waiting                      []v1alpha1.WaitingNode
 	Throttled, Contended, Denied NameList
-	// ThrottledKnown reports whether the nodes of Throttled have to wait, or there are none. It is
-	// false until all nodes have been counted, and while there is budget for all of these nodes,
-	// because they are evaluated again within seconds.
+	// ThrottledKnown reports whether any nodes of Throttled have to wait, or there are none. It is
+	// false until all nodes have been counted, and while there is budget for all of these nodes
+	// besides those being closed, because they are then evaluated again within seconds.
 	ThrottledKnown bool
 	// Lost names the signals and groups that require the first throttled nodes to be closed.
 	Lost string
