@@ -187,9 +187,9 @@ func (p *Parts) touchedBy(a *Aspect) ([]int, bool) {
 	case AspectRecord: // any gate may take over an orphaned record
 		part, known := p.gates[a.Name]
 		return []int{part}, known
-	case AspectTaint: // a gate that is not accepted may have a key that affects all gates
+	case AspectTaint:
 		part, known := p.keys[a.Name]
-		return append([]int{part}, p.taints...), known && !v1alpha1.AffectsAllGates(a.Name)
+		return append([]int{part}, p.taints...), known
 	case AspectCondition:
 		if name, ours := strings.CutPrefix(a.Name, v1alpha1.DeadlineConditionPrefix); ours {
 			part, known := p.gates[name]

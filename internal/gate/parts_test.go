@@ -64,7 +64,7 @@ func TestWhatAChangeTouches(t *testing.T) {
 		aGate("annotated", waitingFor(counting(Needs{Annotations: []string{"k"}}, nil)...)),
 		aGate("broken", func(g *Gate) { g.Broken, g.Taint, g.RecloseTaint = true, v1alpha1.Taint{}, v1alpha1.Taint{Key: "lost"} }),
 		aGate("disk", waitingFor(counting(Needs{Conditions: []string{"Disk"}}, nil)...)),
-		aGate("fresh", waitingFor(counting(Needs{Conditions: []string{"Disk"}, Heartbeats: true}, nil)...), tainting("karpenter.sh/unregistered:NoSchedule")),
+		aGate("fresh", waitingFor(counting(Needs{Conditions: []string{"Disk"}, Heartbeats: true}, nil)...), tainting("karpenter.sh/unregistered:NoSchedule"), refused),
 		aGate("pattern", waitingFor(counting(Needs{AllConditions: true}, nil)...)),
 		aGate("pods", waitingFor(agent("x")), tainting("shared:NoSchedule")),
 		aGate("shares", tainting("shares:NoSchedule"), recloseTainting("shared:NoExecute")),
