@@ -139,11 +139,14 @@ func TestDeniedWriteKeepsOtherWaits(t *testing.T) {
 	}
 }
 
-// While the write of one gate of each node is denied, the other gates of the nodes open in time.
+// While the write of one gate of each node is denied, the other gates of the nodes open in time,
+// even if the decision that starts their wait would be repeated at once after its write.
 func TestDeniedWriteDoesNotDelayOtherGates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate"), controllertest.Gate("other", withKey(otherKey), func(s *v1alpha1.NodeGateSpec) {
 			s.OpenWhen[0].Label.Key, s.Timing.OpenAfterSeconds = "well", 30
+		}), controllertest.Gate("tried", withKey("test.nodegate.dev/tried"), inMode(v1alpha1.ModeDryRun), func(s *v1alpha1.NodeGateSpec) {
+			s.OpenWhen[0].Label.Key, s.ExistingNodes = "well", v1alpha1.ExistingAdopt
 		}))
 		w.add(20, func(_ int, n *gate.Node) {
 			isClosed(n, "gate", v1alpha1.ReasonBirth)

@@ -32,12 +32,11 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return soonest(0, until, now), nil
 	}
 	facts, ok := c.gather(name, set)
-	switch {
-	case !ok && c.nodeFeed.Gone(name):
-		c.forget(name)
+	if !ok { // the feed reports every node when its cache is synced again
+		if c.nodeFeed.Gone(name) {
+			c.forget(name)
+		}
 		return 0, nil
-	case !ok:
-		return 0, nil // the feed reports every node when its cache is synced again
 	}
 	if lost := c.nodes.carriedOut(&facts.Node); lost != nil {
 		c.reportVerdicts(lost.Set, &lost.Node, lost.Verdicts, nil)
@@ -59,7 +58,10 @@ func (c *Controller) reconcile(ctx context.Context, name string) (time.Duration,
 		return atOnce, nil // the conditions need a write of their own
 	}
 	c.noteSuccess(&facts, &decision)
-	if until = gate.Earliest(until, decision.Recheck); decision.Settled {
+	switch until = gate.Earliest(until, decision.Recheck); {
+	case decision.Again:
+		return atOnce, nil
+	case decision.Settled:
 		c.nodes.settle(name, set.Seq, until)
 	}
 	return soonest(retry, until, now), nil
@@ -81,9 +83,6 @@ func (c *Controller) fail(set *gateset.Set, facts *gate.Facts, d *gate.Decision,
 	case !d.Changes: // there were only conditions to write
 	case errors.Is(err, write.ErrDenied): // the next decision repeats the write
 		covers, least = unchangedBy(d, set), deniedRetryFirst
-		if after == atOnce { // after the write
-			after = 0
-		}
 	default:
 		return err
 	}

@@ -36,7 +36,7 @@ func Birth(gates []Gate, n Node) Decision {
 		}
 	}
 	d := Decide(unborn, &Facts{Node: n}, n.Created)
-	d.Recheck = time.Time{}
+	d.Recheck, d.Again = time.Time{}, false
 	copy(d.Taints, n.Taints)
 	d.forgetTime(len(n.Taints))
 	for i := range gates {

@@ -212,10 +212,12 @@ func (c *chaos) checkCalm(t *rapid.T) {
 		case d.Changes, c.steps(d):
 			writes++
 			c.apply(d)
+		case d.Again:
+			t.Fatalf("is to be repeated although nothing has changed: %s", show(d))
 		case d.Recheck.IsZero():
 			return
 		case !d.Recheck.After(c.now):
-			t.Fatalf("requests an immediate recheck again: %s", show(d))
+			t.Fatalf("requests a recheck that is due: %s", show(d))
 		default:
 			c.remember(d)
 			c.now = d.Recheck

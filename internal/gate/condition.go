@@ -46,7 +46,7 @@ func (d *decider) conditions(gates []Gate, out *Decision) {
 		s.verdict.WasPublished = status == corev1.ConditionTrue
 		d.condition(s, exists, out)
 	}
-	out.Recheck = d.recheck
+	out.Recheck, out.Again = d.recheck, d.again
 	for name := range present { // the gate has no record, and does not select the node or does not exist
 		if !d.Part || hasGate(gates, name) {
 			out.setCondition(name, nil)
@@ -99,7 +99,7 @@ func (d *decider) publication(s *slot) publication {
 	case s.fit: // it waits only for its group or for a user, and must not be replaced
 		return withdraws
 	case !s.before.isOverdue():
-		d.recheckAt(d.now) // when the record has been written
+		d.again = true // when the record has been written
 		return keepsCondition
 	case d.blocked != "", anyUnseen(s.verdict.Readings):
 		return keepsCondition

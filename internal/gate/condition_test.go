@@ -111,6 +111,20 @@ func TestConditionWaitsForLoading(t *testing.T) {
 	}
 }
 
+// A decision by which a deadline passes is repeated at once for the condition. The time at which
+// another gate opens is known nevertheless.
+func TestConditionHidesNoOtherWait(t *testing.T) {
+	s := aNode(aGate("g", publishing), aGate("other", soaking(time.Hour))).flag("other", "holds")
+	s.taint("g.example/not-ready:NoSchedule", "other.example/not-ready:NoSchedule")
+	s.record("g", v1alpha1.StateClosed).record("other", v1alpha1.StateClosed, func(r *Record) { r.Reason = v1alpha1.ReasonRegression })
+	if d := s.run(t); !d.Changes || !d.Again || d.Settled || !d.Recheck.Equal(s.now.Add(time.Hour)) {
+		t.Errorf("%s, is repeated: %t, settled: %t, recheck in %s", show(d), d.Again, d.Settled, d.Recheck.Sub(s.now))
+	}
+	if d := s.decide(); d.Again {
+		t.Errorf("is repeated once more: %s", show(d))
+	}
+}
+
 // The condition names the gate and what it waits for.
 func TestConditionMessage(t *testing.T) {
 	s := aNode(aGate("g", publishing)).taint("g.example/not-ready:NoSchedule").record("g", v1alpha1.StateClosed, overdue).granting("g")

@@ -76,6 +76,7 @@ type decider struct {
 	*workspace
 	now     time.Time
 	recheck time.Time
+	again   bool
 	// blocked is the reason why no signal can open a gate at present.
 	blocked v1alpha1.ReadingReason
 	// lasting contains the node's taints that are not transient.

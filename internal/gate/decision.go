@@ -46,15 +46,17 @@ type Decision struct {
 	Verdicts []Verdict
 	// Settled reports whether, after this decision has been written, no gate waits for a
 	// permission, depends on anything other than the node and its groups, or has a taint
-	// that a gate of another part may have.
+	// that a gate of another part may have, and the decision need not be repeated at once.
 	// The next decision may then cover only some of the gates (see Parts) until
 	// Recheck.
 	Settled bool
 	// Recheck is the time at which the decision may change without a change of the
-	// facts. Zero if there is no such time. It is the current time if a dry run has
-	// changed its shadow, because no write will cause another decision, and if a condition
-	// is to be written after the record.
+	// facts. Zero if there is no such time.
 	Recheck time.Time
+	// Again reports whether the decision must be repeated at once after it has been carried
+	// out: a dry run has changed its shadow, and no write will cause another decision, or a
+	// condition is to be written after the record.
+	Again bool
 }
 
 // Want is a permission or a piece of information that a verdict waits for.

@@ -267,7 +267,11 @@ func (p *player) show(t *testing.T, what string) {
 	for i := range d.Verdicts {
 		fmt.Fprintf(&p.out, "  - %q\n", showVerdict(&d.Verdicts[i]))
 	}
-	if p.recheck = p.decide().Recheck; !p.recheck.IsZero() { // the write causes another decision
+	next := p.decide() // which the write causes
+	if p.recheck = next.Recheck; next.Again {
+		p.recheck = p.now
+	}
+	if !p.recheck.IsZero() {
 		fmt.Fprintf(&p.out, "  recheck: %s\n", seconds(p.recheck))
 	}
 }

@@ -103,10 +103,7 @@ func (d *decider) addDryRun(gates []Gate, out *Decision) {
 	}
 	slices.SortFunc(out.Verdicts, func(a, b Verdict) int { return cmp.Compare(a.Gate, b.Gate) })
 	d.recheckAt(e.recheck)
-	if !settled { // no write will cause another decision
-		d.recheckAt(d.now)
-	}
-	out.Recheck = d.recheck
+	out.Recheck, out.Again = d.recheck, d.again || !settled // no write will cause another decision
 }
 
 // shadow returns the record that the slot would have.

@@ -217,6 +217,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 		with.Verdicts = slices.DeleteFunc(with.Verdicts, func(v Verdict) bool { return v.DryRun })
 		with.Recheck, without.Recheck = time.Time{}, time.Time{}
 		with.Settled, without.Settled = false, false // during a dry run, no decision is settled
+		with.Again, without.Again = false, false
 		for _, d := range []*Decision{&with, &without} {
 			maps.DeleteFunc(d.Ignored, func(name, _ string) bool { // overrides of gates that are in dry run or do not exist
 				return find(c.gates, name) != nil && find(bare.gates, name) == nil

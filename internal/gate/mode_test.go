@@ -104,8 +104,8 @@ func TestThroughDryRunAndBack(t *testing.T) {
 		if got := show(d); got != want {
 			t.Errorf("\n got %s\nwant %s", got, want)
 		}
-		if moves := s.steps(d); moves != d.Recheck.Equal(s.now) {
-			t.Errorf("changes its shadow: %t, recheck %s, now %s", moves, d.Recheck, s.now)
+		if moves := s.steps(d); moves != d.Again {
+			t.Errorf("changes its shadow: %t, is repeated: %t", moves, d.Again)
 		}
 		s.apply(d)
 	}

@@ -214,10 +214,10 @@ func (p *Parts) join(numbers []int) Part {
 }
 
 // settled reports whether no gate waits for a permission, depends on anything other
-// than the node, or has a taint that a gate of another part may have (see
-// Decision.Settled).
+// than the node, or has a taint that a gate of another part may have, and the decision
+// need not be repeated at once (see Decision.Settled).
 func (d *decider) settled() bool {
-	if len(d.Node.Overrides) > 0 {
+	if d.again || len(d.Node.Overrides) > 0 {
 		return false
 	}
 	for i := range d.slots {

@@ -195,8 +195,8 @@ func (h *history) checkRecheck(t *rapid.T, d Decision) {
 	if d.Changes {
 		return
 	}
-	if !d.Recheck.IsZero() && !d.Recheck.After(h.now) {
-		t.Fatalf("requests a recheck at %s, but it is %s", d.Recheck, h.now)
+	if d.Again || !d.Recheck.IsZero() && !d.Recheck.After(h.now) {
+		t.Fatalf("is to be repeated: %t, or requests a recheck at %s, but it is %s", d.Again, d.Recheck, h.now)
 	}
 	until := []time.Time{h.now.Add(time.Second), h.now.Add(time.Minute), h.now.Add(time.Hour), h.now.Add(100 * time.Hour)}
 	if !d.Recheck.IsZero() {
