@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -61,9 +63,8 @@ func inBoot(id string) podOption {
 func TestCompletedSignal(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
-	e.declare(onRegression(newGate("check", keyA, byCompleted("check"))))
-	k := e.kubelet("n1")
-	k.register()
+	e.declare(checkedAndFit())
+	k, _ := e.registerWith("n1", "fit", "")
 	e.waitsFor("check", "n1", v1alpha1.ReadingPodMissing)
 	k.ends(k.bind("check-0", time.Now(), labelled("check")), true)
 	e.waitsFor("check", "n1", v1alpha1.ReadingStaleRun) // its label names no boot
@@ -77,14 +78,18 @@ func TestCompletedSignal(t *testing.T) {
 	k.ends(second, true)
 	k.becomes("check", isOpen, keyA)
 	k.wrote(1)
+	unfit := e.checkedNode("unfit")
 
 	e.must(e.admin.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(daemonNamespace), client.GracePeriodSeconds(0)))
 	e.settled()
 	e.must(k.is("check", isOpen, keyA))
 	stop()
-	e.startReconciled(0, "check", 1)
+	e.startReconciled(0, "check", 2)
+	unfit.unlabel("fit")
+	unfit.becomes("check", isClosed, keyA) // the budget is one node, and n1 would be first
 	e.must(k.is("check", isOpen, keyA))
 	k.wrote(1)
+	e.must(e.admin.Delete(t.Context(), unfit.node()))
 
 	k.bind("check-3", time.Now(), labelled("check"), inBoot(k.boot))
 	k.reboot()
@@ -96,6 +101,24 @@ func TestCompletedSignal(t *testing.T) {
 	fifth := k.bind("check-5", time.Now(), labelled("check"), inBoot(k.boot))
 	k.ends(fifth, true)
 	k.becomes("check", isOpen, keyA)
+}
+
+// checkedAndFit returns a gate that opens when a pod has succeeded on a node with the label
+// "fit", and closes on one node at a time.
+func checkedAndFit() *v1alpha1.NodeGate {
+	ng := onRegression(newGate("check", keyA, byCompleted("check")))
+	ng.Spec.OpenWhen = append(ng.Spec.OpenWhen, v1alpha1.Signal{Name: "fit", SignalSource: byLabel("fit")})
+	ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1))
+	return ng
+}
+
+// checkedNode registers a node on which the gate of checkedAndFit is open.
+func (e *env) checkedNode(name string) *kubelet {
+	e.Helper()
+	k, _ := e.registerWith(name, "fit", "")
+	k.ends(k.bind("check-"+name, time.Now(), labelled("check"), inBoot(k.boot)), true)
+	k.becomes("check", isOpen, keyA)
+	return k
 }
 
 // The success of a pod is not lost when the pod is deleted while the gate waits for something

@@ -293,13 +293,17 @@ func TestPresetOutOfService(t *testing.T) {
 	e.applyPreset(name)
 	e.inForce(name)
 	done := e.watchOutOfService()
-	nodes := e.registered("preempted", "unreachable")
-	preempted, unreachable := nodes[0], nodes[1]
+	nodes := e.registered("preempted", "unreachable", "lost", "steady-1", "steady-2")
+	preempted, unreachable, lost := nodes[0], nodes[1], nodes[2]
 	preempted.setCondition("Preempted", "True")
 	preempted.expectInService("preempted, but reachable")
+	lost.setCondition("Preempted", "True")
+	// The budget is one node. Others that wait for it are first.
+	lost.isOutOfServiceOnce(name)
 	stop() // a controller that observes how a node becomes unreachable waits for a minute
 	unreachable.unreachableSince(time.Hour)
 	_, stop = e.startReconciled(0, name, len(nodes))
+	lost.isOutOfServiceOnce(name)
 	unreachable.expectInService("unreachable, but not preempted")
 	unreachable.report(corev1.ConditionTrue, "")
 	stop()

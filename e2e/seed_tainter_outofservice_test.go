@@ -65,6 +65,22 @@ func (k *kubelet) expectInService(what string) {
 	}
 }
 
+// shutDown is a patch that adds the taint of a cloud provider that reports a shutdown.
+const shutDown = `{"spec":{"taints":[{"key":"` + v1alpha1.TaintCloudShutdown + `","effect":"NoSchedule"}]}}`
+
+// isOutOfServiceOnce waits until a node that meets the gate's other requirements is out of
+// service because it is shut down and unreachable, and in service again when it reports. Until
+// then, the controller may not have granted any budget to the gate, and a node that it would
+// wrongly take out of service would only be queued.
+func (k *kubelet) isOutOfServiceOnce(gateName string) {
+	k.Helper()
+	k.patch(shutDown)
+	k.unreachableSince(0)
+	k.becomes(gateName, isClosed, v1alpha1.TaintOutOfService)
+	k.report(corev1.ConditionTrue, "")
+	k.becomes(gateName, isNone, v1alpha1.TaintOutOfService)
+}
+
 // watchOutOfService verifies, until the returned function is called, that nodes are taken out of
 // service only while they are unreachable.
 func (e *env) watchOutOfService() (stop func()) {
@@ -94,11 +110,12 @@ func TestSeedTainterOutOfServiceGuards(t *testing.T) {
 	e.declare(spotGate())
 	e.registered("steady-1", "steady-2")
 	done := e.watchOutOfService()
+	e.spotNodes("lost")[0].isOutOfServiceOnce("spot")
 	k := e.spotNodes("n1")[0]
 	k.expectInService("preemption notice")
 	k.report(corev1.ConditionFalse, "container runtime is down")
 	k.expectInService("not ready")
-	k.patch(`{"spec":{"taints":[{"key":"` + v1alpha1.TaintCloudShutdown + `","effect":"NoSchedule"}]}}`)
+	k.patch(shutDown)
 	k.expectInService("not ready, and shut down according to the cloud provider")
 	k.patch(`{"spec":{"taints":null}}`)
 	k.unreachableSince(0)
@@ -124,7 +141,7 @@ func TestSeedTainterOutOfServiceGuards(t *testing.T) {
 	k.becomes("spot", isNone, v1alpha1.TaintOutOfService)
 
 	// If the cloud provider reports a shutdown, the gate closes without waiting for a minute.
-	k.patch(`{"spec":{"taints":[{"key":"` + v1alpha1.TaintCloudShutdown + `","effect":"NoSchedule"}]}}`)
+	k.patch(shutDown)
 	k.unreachableSince(0)
 	k.becomes("spot", isClosed, v1alpha1.TaintOutOfService)
 
@@ -151,12 +168,18 @@ func TestSeedTainterOutOfServicePartition(t *testing.T) {
 	for _, k := range fleet[:6] {
 		k.unreachableSince(time.Hour)
 	}
-	e.startController(0)
+	metrics, _ := e.startWithMetrics()
 	e.declare(ng)
-	e.eventually("the controller has decided about all nodes", func() error {
-		n := e.readGate(ng.Name).Status.Nodes.Selected
-		return errUnless(int(n) == len(fleet), fmt.Sprintf("%d nodes are selected", n))
+	e.shows(metrics, "nodegate_gate_budget_allowed_nodes", 2, ng.Name, "a") // all nodes are counted
+	e.spotNodes("elsewhere")
+	var counts v1alpha1.NodeCounts
+	e.eventually("a later status counts another node", func() error {
+		counts = e.readGate(ng.Name).Status.Nodes
+		return errUnless(int(counts.Selected) == len(fleet)+1, fmt.Sprintf("%d nodes are selected", counts.Selected))
 	})
+	if counts.Throttled != 0 { // the budget does not suffice for all unreachable nodes
+		t.Errorf("in a partition, %d nodes wait for budget to be out of service, want 0", counts.Throttled)
+	}
 	e.settled()
 	if n := e.outOfService(fleet); n != 0 {
 		t.Errorf("in a partition, %d nodes are out of service, want 0", n)
