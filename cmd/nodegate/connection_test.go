@@ -24,7 +24,7 @@ func TestLostConnection(t *testing.T) {
 		client := clientOver(t, dial)
 		return func(ctx context.Context) error { return client.RESTClient().Get().AbsPath("/version").Do(ctx).Error() }
 	})
-	if failing == 0 || failing > 12*time.Second {
+	if failing == 0 || failing > 12*time.Second+100*time.Millisecond { // the last request may begin just before
 		t.Errorf("requests failed for %s, want up to twelve seconds", failing)
 	}
 }
