@@ -60,7 +60,7 @@ func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
 			}
 			var log controllertest.LogLines
 			defer w.start(log.Logger(), listingRules(func() ([]unstructured.Unstructured, error) {
-				time.Sleep(test.rules)
+				<-time.After(test.rules)
 				return nil, nil
 			}))()
 			for waited := time.Duration(0); waited < test.want-10*time.Second; waited += 10 * time.Second {
