@@ -85,6 +85,7 @@ func newElection(lease resourcelock.Interface, watchLease func(context.Context) 
 	return &Election{
 		lock: &lock{
 			Interface: lease, renewEvery: o.Duration / 4, timeout: deadline(o.Duration), leadFor: o.Duration * 9 / 10, log: o.Log,
+			writing: make(chan struct{}, 1),
 		},
 		watch: watchLease, name: o.Name, duration: o.Duration, log: o.Log,
 	}, nil
@@ -140,9 +141,7 @@ func (e *Election) stand(ctx context.Context, released <-chan struct{}, work Wor
 		case <-released:
 		case <-ctx.Done():
 		}
-		if !e.lock.elected.Load() {
-			stop()
-		}
+		e.lock.unlessElected(stop)
 	}()
 	ended := make(chan error, 1)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

@@ -52,6 +52,8 @@ type connection struct {
 	late bool
 	// slow is the time after which a write is answered that takes effect at once.
 	slow time.Duration
+	// answered is true if a slow write is answered although it was cancelled.
+	answered bool
 	// unwatched is true if the replica may not watch the Lease.
 	unwatched bool
 	// broken returns the error of all requests; it is nil while requests are answered.
@@ -132,6 +134,10 @@ func (c *connection) Update(ctx context.Context, r resourcelock.LeaderElectionRe
 	})
 	if err != nil || slow == 0 {
 		return err
+	}
+	if c.answered {
+		<-time.After(slow)
+		return nil
 	}
 	select {
 	case <-time.After(slow):
@@ -383,6 +389,27 @@ func TestTakeover(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A late event about the released Lease does not end the candidacy of a replica that is just
+// acquiring it.
+func TestReleasedWhileAcquiring(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{version: 1}
+		a := s.start(t, "a", func(c *connection) { c.slow, c.answered = 100*time.Millisecond, true })
+		pass(50 * time.Millisecond)
+		s.mu.Lock()
+		for _, w := range s.watches {
+			w.Modify(&coordinationv1.Lease{})
+		}
+		s.mu.Unlock()
+		pass(5 * time.Second)
+		if _, terms := s.count(); terms != 1 {
+			t.Errorf("%d terms, want 1", terms)
+		}
+		a.cancel()
+		<-a.ended
+	})
 }
 
 // Deleting the Lease does not make a candidate that has read it the first leader.

@@ -46,6 +46,8 @@ type lock struct {
 	first bool
 	// elected reports whether this replica has acquired the Lease.
 	elected atomic.Bool
+	// writing contains an element while the Lease is written.
+	writing chan struct{}
 	// failing reports whether the last request failed, which has been logged.
 	failing bool
 }
@@ -92,6 +94,8 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 	send func(context.Context, resourcelock.LeaderElectionRecord) error,
 ) error {
+	l.writing <- struct{}{}
+	defer func() { <-l.writing }()
 	ctx, cancel := context.WithTimeout(ctx, l.timeout)
 	defer cancel()
 	began := time.Now()
@@ -106,6 +110,16 @@ func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 		l.elected.Store(true)
 	}
 	return nil
+}
+
+// unlessElected calls stop if this replica has not acquired the Lease. It waits for a write that may
+// acquire it.
+func (l *lock) unlessElected(stop func()) {
+	l.writing <- struct{}{}
+	defer func() { <-l.writing }()
+	if !l.elected.Load() {
+		stop()
+	}
 }
 
 // extend records that a renewal that began at a time has succeeded.
