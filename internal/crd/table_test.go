@@ -715,7 +715,7 @@ func anyOf(alternative string) string {
 	return "- {name: any, anyOf: [" + alternative + ", {name: other, label: {key: a}}]}"
 }
 
-// podOr returns a signal of which one alternative is a daemon, and the other one is given.
+// podOr returns a signal that holds with a daemon or with the given alternative.
 func podOr(alternative string) string {
 	return "openWhen: [{name: any, anyOf: [{name: a, daemonSets: {namespaces: [a], selector: {}}}, {name: b, " + alternative + "}]}]"
 }

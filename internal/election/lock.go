@@ -46,7 +46,8 @@ type lock struct {
 	first bool
 	// elected reports whether this replica has acquired the Lease.
 	elected atomic.Bool
-	// writing contains an element while the Lease is written.
+	// writing contains an element while the Lease is written. In tests, no time would pass while a
+	// mutex is awaited.
 	writing chan struct{}
 	// failing reports whether the last request failed, which has been logged.
 	failing bool

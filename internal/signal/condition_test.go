@@ -67,11 +67,16 @@ func TestConditionHeartbeat(t *testing.T) {
 	}
 }
 
+// netReports returns the signal that the condition Net is True, with heartbeats.
+func netReports() v1alpha1.SignalSource {
+	return v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}}
+}
+
 // A heartbeat from before a reboot ends no exception of a gate that its deadline opened,
 // also after the controller has restarted, and if the node is unreachable in the meantime.
 func TestHeartbeatAfterDeadline(t *testing.T) {
 	for _, restarted := range []bool{false, true} {
-		c := checked(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}})
+		c := checked(t, netReports())
 		c.gate.Deadline = gate.Deadline{Ready: time.Minute, Open: true}
 		n := &c.world.facts.Node
 		n.Conditions = append(n.Conditions, beat("Net", "True", 30*time.Second))
@@ -103,7 +108,7 @@ func TestHeartbeatAfterDeadline(t *testing.T) {
 
 // The same applies to a gate that never closes again, whose open record names no boot.
 func TestHeartbeatAfterLastDeadline(t *testing.T) {
-	c := checked(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}})
+	c := checked(t, netReports())
 	c.gate.Reclose, c.gate.Deadline = v1alpha1.RecloseNever, gate.Deadline{Ready: time.Minute, Open: true}
 	n := &c.world.facts.Node
 	n.Conditions = append(n.Conditions, beat("Net", "True", 30*time.Second))
@@ -131,7 +136,7 @@ func TestHeartbeatAfterUnobservedReboot(t *testing.T) {
 		"opened by its deadline": {v1alpha1.ReasonDeadlinePassed, corev1.ConditionTrue},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := checked(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}})
+			c := checked(t, netReports())
 			n := &c.world.facts.Node
 			n.Records[c.gate.Name] = gate.Record{State: v1alpha1.StateOpen, Reason: tt.opened, Since: epoch.Add(-time.Hour), Boot: "a", Source: c.gate.Source}.String()
 			n.Taints, n.Conditions = nil, append(n.Conditions, beat("Net", tt.before, 30*time.Second))

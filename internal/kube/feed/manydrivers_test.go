@@ -5,7 +5,6 @@ package feed
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -22,13 +21,7 @@ import (
 )
 
 // drivers returns the names of n DRA drivers.
-func drivers(n int) []string {
-	all := make([]string, n)
-	for i := range all {
-		all[i] = fmt.Sprintf("driver-%04d", i)
-	}
-	return all
-}
+func drivers(n int) []string { return numbered("driver", n) }
 
 // ofDriver changes the driver of a slice, and its name accordingly.
 func ofDriver(driver string, o *resourcev1.ResourceSlice) *resourcev1.ResourceSlice {

@@ -18,14 +18,17 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
-// namespaces returns n names.
-func namespaces(n int) []string {
+// numbered returns n names with the prefix.
+func numbered(prefix string, n int) []string {
 	all := make([]string, n)
 	for i := range all {
-		all[i] = fmt.Sprintf("ns-%04d", i)
+		all[i] = fmt.Sprintf("%s-%04d", prefix, i)
 	}
 	return all
 }
+
+// namespaces returns n names.
+func namespaces(n int) []string { return numbered("ns", n) }
 
 // in returns a DaemonSet in a namespace.
 func in(namespace, name string) *appsv1.DaemonSet {

@@ -115,7 +115,7 @@ func answer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	for r.Context().Err() == nil {
 		_, _ = w.Write([]byte(`{"type": "BOOKMARK", "object": {"kind": "Node", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}}`))
-		_ = http.NewResponseController(w).Flush()
+		_ = http.NewResponseController(w).Flush() // fails if the client has gone
 		select {
 		case <-r.Context().Done():
 		case <-time.After(time.Second):
