@@ -81,13 +81,25 @@ func TestProtectedKindsAreNotObserved(t *testing.T) {
 		observe = append(observe, object{"group": p.Group, "resource": p.Resource})
 	}
 	observe = append(observe, object{"resource": "secrets"})
-	_, err := helm(t, object{"observe": observe}, "template", "nodegate", chart)
+	rejectsEach(t, "observe", observe)
+}
+
+// The schema contains the taint keys that no gate may have.
+func TestTaintKeysThatAffectAllGates(t *testing.T) {
+	t.Parallel()
+	rejectsEach(t, "allowedTaintKeys", append(v1alpha1.SetupTaintKeys(), v1alpha1.TaintCloudShutdown))
+}
+
+// rejectsEach verifies that the schema excludes each element of a list.
+func rejectsEach[T any](t *testing.T, name string, list []T) {
+	t.Helper()
+	_, err := helm(t, object{name: list}, "template", "nodegate", chart)
 	if err == nil {
 		t.Fatal("they are permitted")
 	}
-	for i := range observe {
-		if want := fmt.Sprintf("at '/observe/%d': 'not' failed", i); !strings.Contains(err.Error(), want) {
-			t.Errorf("%v is permitted: %v", observe[i], err)
+	for i := range list {
+		if want := fmt.Sprintf("at '/%s/%d': 'not' failed", name, i); !strings.Contains(err.Error(), want) {
+			t.Errorf("%v is permitted: %v", list[i], err)
 		}
 	}
 }
