@@ -74,7 +74,7 @@ func TestCompilingKeepsNoOtherGateWaiting(t *testing.T) {
 		}
 		mu.Unlock()
 		state := func(name string) string {
-			r, err := gate.ParseRecord(w.nodes["n0000"].Records[name])
+			r, err := gate.ParseRecord(w.node("n0000").Records[name])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -57,7 +57,7 @@ func TestConditionsOfGatesFromFiles(t *testing.T) {
 			testutil.ToFloat64(w.c.metrics.Conditions.WithLabelValues("refused", v1alpha1.ConditionAccepted)) != 0 {
 			t.Error("the metrics do not show which gate is accepted")
 		}
-		if r, err := gate.ParseRecord(w.nodes["n0000"].Records["gate"]); err != nil || r.Source != v1alpha1.SourceFiles {
+		if r, err := gate.ParseRecord(w.node("n0000").Records["gate"]); err != nil || r.Source != v1alpha1.SourceFiles {
 			t.Errorf("the gate from a file did not adopt the record with its name: %+v, %v", r, err)
 		}
 	})

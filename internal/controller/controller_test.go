@@ -51,7 +51,7 @@ func TestNewLeaderKeepsToTheBudget(t *testing.T) {
 		w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
 		w.change("n0001", func(n *gate.Node) { n.Labels["fit"] = "" })
 		controllertest.Pass(time.Minute)
-		if peak > 20 || w.closed() != 20 || len(w.nodes["n0000"].Taints) > 0 {
+		if peak > 20 || w.closed() != 20 || len(w.node("n0000").Taints) > 0 {
 			t.Errorf("after two nodes opened, %d are closed, want 20 again", w.closed())
 		}
 	})
@@ -114,7 +114,7 @@ func TestSlotsAfterFailures(t *testing.T) {
 				set.Since["gate"] = 0 // as if the fleet had been reconciled
 				w.c.ledger.SetTerms(termsOf(set))
 				w.c.set.Store(set)
-				for name := range w.nodes {
+				for name := range w.copies() {
 					w.c.ledger.Set(name, []fleet.GateState{{Gate: "gate", Selected: true, State: v1alpha1.StateOpen}}, 1)
 				}
 				_, _ = w.c.reconcile(t.Context(), "n0000")
@@ -152,9 +152,11 @@ func TestDeniedWriteIsTold(t *testing.T) {
 		if w.closed() != 1 {
 			t.Errorf("%d nodes are closed, want only the one whose write is denied", w.closed())
 		}
+		mu.Lock()
 		if tries < 5 || tries > 15 {
 			t.Errorf("the write was tried %d times in five minutes, want about ten", tries)
 		}
+		mu.Unlock()
 		ng := w.stored("gate")
 		ready := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionReady)
 		if ready == nil || ready.Reason != v1alpha1.ReasonWriteDenied || !strings.Contains(ready.Message, "n0000: ") || !strings.Contains(ready.Message, "no such right") {

@@ -52,13 +52,7 @@ func TestDebugHandlerReportsDryRun(t *testing.T) {
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(time.Minute)
 		var open, closed, throttled int32
-		w.mu.Lock()
-		names := make([]string, 0, len(w.nodes))
-		for name := range w.nodes {
-			names = append(names, name)
-		}
-		w.mu.Unlock()
-		for _, name := range names {
+		for _, name := range w.NodeNames() {
 			code, reports := w.getReports(t, name)
 			a := reports["dryrun"]
 			if code != http.StatusOK || a.Mode != v1alpha1.ModeDryRun || reports["enforced"].Mode != v1alpha1.ModeEnforce {
@@ -85,7 +79,7 @@ func TestDebugHandlerReportsDryRun(t *testing.T) {
 			t.Errorf("a node that does not exist: %d, want %d", code, http.StatusNotFound)
 		}
 		w.c.leading.Store(false)
-		if code, _ := w.getReports(t, names[0]); code != http.StatusServiceUnavailable {
+		if code, _ := w.getReports(t, "n0000"); code != http.StatusServiceUnavailable {
 			t.Errorf("a replica that is not the leader: %d, want %d", code, http.StatusServiceUnavailable)
 		}
 		w.c.leading.Store(true)

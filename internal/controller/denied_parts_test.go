@@ -75,7 +75,7 @@ func TestDeniedStampAndKeyDoNotBlockOtherGates(t *testing.T) {
 		n.Taints = append(n.Taints, corev1.Taint{Key: otherKey, Effect: corev1.TaintEffectNoSchedule})
 	})
 	w.logOfDenied(t, &denyingWriter{deniesKey: otherKey, deniesStamps: true})
-	if n := w.nodes["n0000"]; len(n.Taints) != 1 || n.Taints[0].Key != otherKey {
+	if n := w.node("n0000"); len(n.Taints) != 1 || n.Taints[0].Key != otherKey {
 		t.Errorf("the node has the taints %v, want that of the other gate", n.Taints)
 	}
 }

@@ -97,7 +97,7 @@ func TestDeniedCleanupDoesNotBlockOtherGates(t *testing.T) {
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Value: "x", Effect: corev1.TaintEffectNoSchedule})
 	})
 	w.logOfDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"})
-	n := w.nodes["n0000"]
+	n := w.node("n0000")
 	if len(n.Taints) != 1 || n.Taints[0].Key != "test.nodegate.dev/gone" || n.Records["gone"] == "" {
 		t.Errorf("the node has the taints %v and records %v, want those of the deleted gate", n.Taints, n.Records)
 	}
@@ -129,7 +129,7 @@ func newWaitingWorld(t *testing.T, change func(*gate.Node)) *world {
 func TestDeniedWriteKeepsOtherWaits(t *testing.T) {
 	w := newWaitingWorld(t, func(*gate.Node) {})
 	steady := map[string]gate.Steady{"gate": {}}
-	before := &carried{uid: w.nodes["n0000"].UID, seq: 1, steady: steady}
+	before := &carried{uid: w.node("n0000").UID, seq: 1, steady: steady}
 	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: controllertest.TaintKey}, 3, func() { w.c.nodes.at("n0000").carried = before })
 	if w.written() != 0 || kept == nil || kept.lost["other"] == nil {
 		t.Errorf("after %d writes, it is not known since when the signal of the other gate has not held: %+v", w.written(), kept)
@@ -190,7 +190,7 @@ func TestPartialWriteKeepsOtherWaits(t *testing.T) {
 		n.Taints = append(n.Taints, corev1.Taint{Key: "test.nodegate.dev/gone", Effect: corev1.TaintEffectNoSchedule})
 	})
 	began := time.Now().Add(-time.Minute)
-	before := &carried{uid: w.nodes["n0000"].UID, seq: 1, lost: map[string][]gate.Lost{"other": {{Since: began}}}}
+	before := &carried{uid: w.node("n0000").UID, seq: 1, lost: map[string][]gate.Lost{"other": {{Since: began}}}}
 	kept := w.carriedAfterDenied(t, &denyingWriter{deniesKey: "test.nodegate.dev/gone"}, 1, func() { w.c.nodes.at("n0000").carried = before })
 	if w.written() != 1 || len(kept.lost["other"]) != 1 || kept.lost["other"][0].Since != began {
 		t.Errorf("after %d partial writes, the other gate waits since %v, want %s", w.written(), kept.lost["other"], began)
@@ -231,7 +231,7 @@ func TestDeniedKeyDoesNotBlockAGateWithTwoKeys(t *testing.T) {
 			n.Taints = append(n.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule})
 		})
 		w.logOfDenied(t, &denyingWriter{deniesKey: controllertest.TaintKey})
-		if n := w.nodes["n0000"]; len(n.Taints) != 1 || n.Taints[0].Key != controllertest.TaintKey {
+		if n := w.node("n0000"); len(n.Taints) != 1 || n.Taints[0].Key != controllertest.TaintKey {
 			t.Errorf("closed with %s: the node has the taints %v, want that of the other gate", key, n.Taints)
 		}
 	}
@@ -277,7 +277,7 @@ func TestRejectedRecordDoesNotPreventClosing(t *testing.T) {
 		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
 		w.c.ledger.SetFleet([]string{"n0000"}, 1, true)
 	})
-	n := w.nodes["n0000"]
+	n := w.node("n0000")
 	if got := fmt.Sprint(n.Taints); got != fmt.Sprint([]corev1.Taint{{Key: controllertest.TaintKey, Effect: corev1.TaintEffectNoSchedule}, foreign, {Key: otherKey, Effect: corev1.TaintEffectNoSchedule}}) {
 		t.Errorf("the node has the taints %s", got)
 	}
@@ -300,7 +300,7 @@ func TestForbiddenWriteAddsNoTaint(t *testing.T) {
 		w.c.ledger.SetTerms(termsOf(w.c.set.Load()))
 		w.c.ledger.SetFleet([]string{"n0000"}, 1, true)
 	})
-	if n := w.nodes["n0000"]; w.written() != 0 || len(n.Taints) != 0 {
+	if n := w.node("n0000"); w.written() != 0 || len(n.Taints) != 0 {
 		t.Errorf("%d writes and taints %v, want none", w.written(), n.Taints)
 	}
 }

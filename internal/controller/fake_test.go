@@ -35,6 +35,9 @@ type world struct {
 	t *testing.T
 	c *Controller
 
+	// mu guards the fields that the controller's goroutines change: nodes, stale, writes, reads and
+	// fullReads. Tests read them by the methods copies, node, written, readCount and fullReadCount. Pass
+	// does not order a test's read before a later write of the controller.
 	mu          sync.Mutex
 	nodes       map[string]gate.Node
 	gates       []*v1alpha1.NodeGate
@@ -141,10 +144,36 @@ func (w *world) countClosed() (n int) {
 	return n
 }
 
+// node returns a node, which must not be changed, or the zero Node.
+func (w *world) node(name string) gate.Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.nodes[name]
+}
+
+// copies returns all nodes by name. They must not be changed.
+func (w *world) copies() map[string]gate.Node {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.nodes)
+}
+
 func (w *world) written() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.writes)
+}
+
+func (w *world) readCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.reads
+}
+
+func (w *world) fullReadCount() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fullReads
 }
 
 // writesFrom returns the nodes of all writes after the first n.

@@ -65,7 +65,7 @@ func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
 			}))()
 			for waited := time.Duration(0); waited < test.want-10*time.Second; waited += 10 * time.Second {
 				controllertest.Pass(10 * time.Second)
-				if w.closed() != 1 || w.nodes["n0000"].Records["gate"] == "" {
+				if w.closed() != 1 || w.node("n0000").Records["gate"] == "" {
 					t.Fatalf("%+v: after %s the gate is open, want it closed for %s", test, waited, test.want)
 				}
 				w.wantParameters("after "+waited.String(), "map[gate:"+controllertest.TaintKey+"]")
@@ -74,7 +74,7 @@ func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
 				t.Errorf("%+v: the log is %v", test, log.All())
 			}
 			controllertest.Pass(20*time.Second + rulesInterval)
-			if w.closed() != 0 || w.nodes["n0000"].Records["gate"] != "" {
+			if w.closed() != 0 || w.node("n0000").Records["gate"] != "" {
 				t.Errorf("%+v: the deleted gate is not open a minute after %s", test, test.want)
 			}
 			w.wantParameters("in the end", "map[]")

@@ -121,8 +121,8 @@ func TestManualReopenIsReported(t *testing.T) {
 		}
 		w.change("n0000", func(n *gate.Node) { n.Taints = nil })
 		controllertest.Pass(5 * time.Second)
-		if n := w.stored("gate").Status.Nodes; n.Closed != 0 || n.Open != 1 || len(w.nodes["n0000"].Records) != 0 {
-			t.Errorf("counts: %+v, records %v", n, w.nodes["n0000"].Records)
+		if n := w.stored("gate").Status.Nodes; n.Closed != 0 || n.Open != 1 || len(w.node("n0000").Records) != 0 {
+			t.Errorf("counts: %+v, records %v", n, w.node("n0000").Records)
 		}
 	})
 }

@@ -145,7 +145,7 @@ func TestGroupLosesANode(t *testing.T) {
 				}
 				incomplete := 0
 				for _, n := range []string{"n0000", "n0001", "n0003"} {
-					if r, _ := gate.ParseRecord(w.nodes[n].Records["gate"]); r.Reason == v1alpha1.ReasonGroupIncomplete {
+					if r, _ := gate.ParseRecord(w.node(n).Records["gate"]); r.Reason == v1alpha1.ReasonGroupIncomplete {
 						incomplete++
 					}
 				}

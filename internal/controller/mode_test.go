@@ -211,7 +211,7 @@ func TestPauseAndResume(t *testing.T) {
 		}
 		w.inMode(v1alpha1.ModeEnforce)
 		for name, want := range map[string]v1alpha1.Reason{"n0000": v1alpha1.ReasonSignalsHold, "n0001": v1alpha1.ReasonBirth, "n0005": v1alpha1.ReasonRegression} {
-			if r, _ := gate.ParseRecord(w.nodes[name].Records["gate"]); r.Reason != want {
+			if r, _ := gate.ParseRecord(w.node(name).Records["gate"]); r.Reason != want {
 				t.Errorf("%s: %+v, want %s", name, r, want)
 			}
 		}
@@ -244,7 +244,7 @@ func TestModeChangesDuringAWrite(t *testing.T) {
 		}
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(time.Minute)
-		if n := w.nodes["n0000"]; closed != 1 || len(n.Taints) > 0 || len(n.Records) > 0 || w.written() != 2 {
+		if n := w.node("n0000"); closed != 1 || len(n.Taints) > 0 || len(n.Records) > 0 || w.written() != 2 {
 			t.Errorf("%d writes, taints %v, records %v", w.written(), n.Taints, n.Records)
 		}
 	})

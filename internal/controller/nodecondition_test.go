@@ -152,10 +152,10 @@ func conditionsRequireAPermission(t *testing.T, after time.Duration) {
 	edited.Generation++
 	w.setGates(true, edited)
 	controllertest.Pass(time.Minute)
-	reads := w.reads
+	reads := w.readCount()
 	controllertest.Pass(5 * time.Minute)
-	if len(w.published()) != 1 || w.reads > reads+5 {
-		t.Errorf("the condition is on %v, and the node was reconciled %d times", w.published(), w.reads-reads)
+	if len(w.published()) != 1 || w.readCount() > reads+5 {
+		t.Errorf("the condition is on %v, and the node was reconciled %d times", w.published(), w.readCount()-reads)
 	}
 	lacking.Store(false)
 	controllertest.Pass(20 * time.Second)

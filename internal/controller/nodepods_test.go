@@ -143,7 +143,7 @@ func TestBackfillIsPaced(t *testing.T) {
 		if n := w.closed(); n != 50 || len(closings) != 50 {
 			t.Errorf("%d nodes are closed after %d closings, want the 50 idle ones", n, len(closings))
 		}
-		for name, n := range w.nodes {
+		for name, n := range w.copies() {
 			if busy := len(pods.byNode[name]) == 2; busy == (len(n.Taints) > 0) {
 				t.Errorf("node %s is busy: %t, and has taints %v", name, busy, n.Taints)
 			}
@@ -200,8 +200,8 @@ func TestPodBoundBetweenListAndTaint(t *testing.T) {
 		w.after = func() { pods.set("n0000", aWorkload) }
 		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		controllertest.Pass(time.Hour)
-		if n := w.written(); n != 2 || w.closed() != 0 || len(w.nodes["n0000"].Records) > 0 {
-			t.Errorf("%d writes, records %v, want one closing, one opening and no record", n, w.nodes["n0000"].Records)
+		if n := w.written(); n != 2 || w.closed() != 0 || len(w.node("n0000").Records) > 0 {
+			t.Errorf("%d writes, records %v, want one closing, one opening and no record", n, w.node("n0000").Records)
 		}
 		if n := testutil.ToFloat64(w.c.metrics.Opens.WithLabelValues("gate", string(v1alpha1.ReasonNotIdle))); n != 1 {
 			t.Errorf("%v openings with the reason NotIdle are counted, want 1", n)
@@ -225,11 +225,11 @@ func TestSecondCheckIsNotDelayedByAnotherGate(t *testing.T) {
 		other.Spec.Taint.Key = "test.nodegate.dev/b"
 		w.setGates(true, first, other)
 		if w.closed() != 1 {
-			t.Fatalf("the node has the taints %v, want that of the first gate", w.nodes["n0000"].Taints)
+			t.Fatalf("the node has the taints %v, want that of the first gate", w.node("n0000").Taints)
 		}
 		controllertest.Pass(time.Minute)
 		if w.closed() != 0 {
-			t.Errorf("the node is not idle, and still has the taints %v", w.nodes["n0000"].Taints)
+			t.Errorf("the node is not idle, and still has the taints %v", w.node("n0000").Taints)
 		}
 	})
 }

@@ -42,7 +42,7 @@ func BenchmarkOpening(b *testing.B) {
 	names := w.NodeNames()
 	closed := make(map[string]gate.Node, len(names))
 	for _, name := range names {
-		closed[name] = w.nodes[name]
+		closed[name] = w.node(name)
 	}
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
@@ -51,7 +51,7 @@ func BenchmarkOpening(b *testing.B) {
 		for range 2 {
 			w.c.workOn(b.Context(), name)
 		}
-		if len(w.nodes[name].Taints) > 0 {
+		if len(w.node(name).Taints) > 0 {
 			b.Fatal("the gates are closed")
 		}
 	}

@@ -49,8 +49,8 @@ func TestOverrideExpires(t *testing.T) {
 		begin := time.Now()
 		w.change("n0000", overrideFor(time.Hour, "gate", v1alpha1.StateOpen))
 		controllertest.Pass(time.Minute)
-		if w.tainted("n0000") || len(w.writes) != 1 {
-			t.Fatalf("a minute after the override, the node is closed, or the writes are %v, want 1", w.writes)
+		if w.tainted("n0000") || w.written() != 1 {
+			t.Fatalf("a minute after the override, the node is closed, or there were %d writes, want 1", w.written())
 		}
 		w.change("n0002", func(n *gate.Node) { delete(n.Labels, "fit") }) // two of ten count as closed
 		controllertest.Pass(10 * time.Minute)
@@ -66,8 +66,8 @@ func TestOverrideExpires(t *testing.T) {
 			t.Error("closed before the override expired")
 		}
 		controllertest.Pass(2 * time.Second)
-		if !w.tainted("n0000") || len(w.writes) != 2 || len(w.nodes["n0000"].Overrides) > 0 {
-			t.Errorf("the override has expired: overrides %v, writes %v", w.nodes["n0000"].Overrides, w.writes)
+		if !w.tainted("n0000") || w.written() != 2 || len(w.node("n0000").Overrides) > 0 {
+			t.Errorf("the override has expired: overrides %v, %d writes", w.node("n0000").Overrides, w.written())
 		}
 		controllertest.Pass(time.Minute)
 		w.checkOverridden(t, 0, "")
@@ -120,8 +120,8 @@ func TestOverrideKeepsClosed(t *testing.T) {
 			t.Errorf("status: %+v, waiting %+v", s.Nodes, s.Waiting)
 		}
 		controllertest.Pass(time.Hour)
-		if w.tainted("n0000") || w.tainted("n0001") || w.nodes["n0001"].Records["gate"] != "" {
-			t.Errorf("the overrides have expired: %+v, %+v", w.nodes["n0000"], w.nodes["n0001"])
+		if w.tainted("n0000") || w.tainted("n0001") || w.node("n0001").Records["gate"] != "" {
+			t.Errorf("the overrides have expired: %+v, %+v", w.node("n0000"), w.node("n0001"))
 		}
 	})
 }
@@ -148,8 +148,8 @@ func TestIgnoredOverrideIsReportedOnce(t *testing.T) {
 
 		w.change("n0000", overrideFor(30*24*time.Hour, "gate", v1alpha1.StateClosed))
 		controllertest.Pass(time.Minute)
-		if len(w.nodes["n0000"].Overrides) > 0 || w.tainted("n0000") {
-			t.Errorf("an override of a month: %+v", w.nodes["n0000"])
+		if len(w.node("n0000").Overrides) > 0 || w.tainted("n0000") {
+			t.Errorf("an override of a month: %+v", w.node("n0000"))
 		}
 		refused := 0
 		for _, e := range w.events() {

@@ -158,7 +158,7 @@ func TestOnlyGatesThatLookAreRead(t *testing.T) {
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(10 * time.Second)
-		reads, before := countReads(w.c), w.reads
+		reads, before := countReads(w.c), w.readCount()
 		wantStates := func(want ...string) {
 			t.Helper()
 			controllertest.Pass(time.Second)
@@ -173,7 +173,7 @@ func TestOnlyGatesThatLookAreRead(t *testing.T) {
 		wantStates("disk=Closed", "memory=Open", "slow=Open")
 		w.edit("n0000", flipOf("Disk"), setCondition(1, "True"))
 		wantStates("disk=Open", "memory=Open", "slow=Open")
-		if n := w.reads - before; n != 4 { // for each change, one for the change and one for the write
+		if n := w.readCount() - before; n != 4 { // for each change, one for the change and one for the write
 			t.Errorf("facts were read %d times, want 4", n)
 		}
 		if due := w.c.nodes.byName["n0000"].recheck; due.IsZero() || time.Until(due) > time.Minute {
@@ -280,12 +280,13 @@ func (w *world) chaos(dice *rand.Rand, precise bool) {
 // the taints, and to the controller's reports.
 func (w *world) states() string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(w.nodes)) {
-		for gateName, raw := range w.nodes[name].Records {
+	nodes := w.copies()
+	for _, name := range slices.Sorted(maps.Keys(nodes)) {
+		for gateName, raw := range nodes[name].Records {
 			r, _ := gate.ParseRecord(raw)
 			all = append(all, fmt.Sprint(name, " ", gateName, ": ", r.State, " ", r.Reason, " ", r.Taint))
 		}
-		for _, t := range w.nodes[name].Taints {
+		for _, t := range nodes[name].Taints {
 			all = append(all, fmt.Sprint(name, " has taint ", t.Key))
 		}
 		reports, _ := w.c.gateReports(name)
@@ -312,7 +313,7 @@ func TestPartialAndFullReconcilesAgree(t *testing.T) {
 					w.chaos(dice, precise)
 				}
 				controllertest.Pass(3 * time.Minute)
-				states[i], reads[i] = w.states(), w.fullReads
+				states[i], reads[i] = w.states(), w.fullReadCount()
 			})
 		}
 		if states[0] != states[1] {

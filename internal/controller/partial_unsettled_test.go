@@ -56,11 +56,11 @@ func TestUnsettledNodesAreReconciledFully(t *testing.T) {
 				controllertest.Pass(10 * time.Second)
 				c.before(w)
 				controllertest.Pass(time.Minute)
-				full, reads := w.fullReads, w.reads
+				full, reads := w.fullReadCount(), w.readCount()
 				w.edit("n0000", flipOf("Memory"), setCondition(2, "False"))
 				controllertest.Pass(time.Second)
-				if got := w.fullReads > full; got != c.full || w.reads == reads {
-					t.Errorf("facts were read %d times, all facts %d times; want a full reconcile: %t", w.reads-reads, w.fullReads-full, c.full)
+				if got := w.fullReadCount() > full; got != c.full || w.readCount() == reads {
+					t.Errorf("facts were read %d times, all facts %d times; want a full reconcile: %t", w.readCount()-reads, w.fullReadCount()-full, c.full)
 				}
 			})
 		})

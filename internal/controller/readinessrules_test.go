@@ -43,13 +43,9 @@ func TestReadinessRulesAreObserved(t *testing.T) {
 			return meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted)
 		}
 		controllertest.Pass(10 * time.Second)
-		w.mu.Lock()
-		before := w.reads
-		w.mu.Unlock()
+		before := w.readCount()
 		controllertest.Pass(refreshInterval + rulesInterval)
-		w.mu.Lock()
-		reads := w.reads - before
-		w.mu.Unlock()
+		reads := w.readCount() - before
 		if reads < fleet || reads > 2*fleet {
 			t.Errorf("%d nodes were reconciled %d times in %s, want once each", fleet, reads, refreshInterval+rulesInterval)
 		}

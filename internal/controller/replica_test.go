@@ -89,7 +89,7 @@ func TestBudgetAfterAHandover(t *testing.T) {
 		if n := w.closed(); n != 1 {
 			t.Fatalf("the first leader has closed %d nodes, want one", n)
 		}
-		waiting := w.nodes["n0002"]
+		waiting := w.node("n0002")
 		isClosed(&waiting, "gate", v1alpha1.ReasonBirth)
 		w.mu.Lock()
 		w.nodes["n0002"], w.stale, w.tookOver = waiting, before, true
@@ -141,8 +141,8 @@ func TestNextTermWaitsForItsOwnGates(t *testing.T) {
 		}
 		for _, waited := range []time.Duration{5 * time.Second, rulesMaxWait} {
 			controllertest.Pass(waited)
-			if n := w.closed(); n != 1 || w.nodes["n0000"].Records["gate"] == "" {
-				t.Errorf("after %s: %d nodes are closed, records %v, want the node to remain closed", waited, n, w.nodes["n0000"].Records)
+			if n := w.closed(); n != 1 || w.node("n0000").Records["gate"] == "" {
+				t.Errorf("after %s: %d nodes are closed, records %v, want the node to remain closed", waited, n, w.node("n0000").Records)
 			}
 			w.wantParameters("after "+waited.String(), "map[gate:"+controllertest.TaintKey+"]")
 		}

@@ -128,7 +128,7 @@ func testEditedWait(t *testing.T, edit func(*v1alpha1.NodeGate), waits bool) {
 	w.setGates(true, edited...)
 	controllertest.Pass(2 * time.Minute)
 	for name, before := range map[string]string{"opens": v1alpha1.StateClosed, "closes": v1alpha1.StateOpen} {
-		r, err := gate.ParseRecord(w.nodes["n0000"].Records[name])
+		r, err := gate.ParseRecord(w.node("n0000").Records[name])
 		if waited := r.State == before; err != nil || waited != waits {
 			t.Errorf("an hour after the first signals changed, gate %s is %s (%v), and waits: %t, want %t", name, r.State, err, waited, waits)
 		}

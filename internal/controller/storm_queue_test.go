@@ -39,22 +39,22 @@ func TestBudgetIsGrantedInOrder(t *testing.T) {
 		}
 		wide := 0
 		for i := range order {
-			if n := w.nodes[node(i)]; w.closed() != 1 || len(n.Taints) != 1 {
+			if n := w.node(node(i)); w.closed() != 1 || len(n.Taints) != 1 {
 				t.Fatalf("%d nodes are closed, and %s (number %d) is closed: %t; want only this one", w.closed(), n.Name, i, len(n.Taints) == 1)
 			}
-			before := w.reads
+			before := w.readCount()
 			w.change(node(i), func(n *gate.Node) { n.Labels["fit"] = "" })
 			controllertest.Pass(time.Millisecond)
 			w.change(node(i), func(n *gate.Node) { delete(n.Labels, "fit") }) // fails again
 			controllertest.Pass(fleet.CountInterval)
-			if w.reads-before > 5 { // more than this node, twice, and the next one
+			if w.readCount()-before > 5 { // more than this node, twice, and the next one
 				wide++
 			}
 		}
 		if most := int(200*fleet.CountInterval/refreshInterval) + 1; wide > most { // resyncs
 			t.Errorf("more nodes than the next one were reconciled %d times, want at most %d", wide, most)
 		}
-		if n := w.nodes[node(0)]; len(n.Taints) != 1 {
+		if n := w.node(node(0)); len(n.Taints) != 1 {
 			t.Error("after all nodes had their turn, the first one is not closed again")
 		}
 	})

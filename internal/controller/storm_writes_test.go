@@ -73,14 +73,14 @@ func TestReservationOfAnUncertainWriteIsKept(t *testing.T) {
 		w.mu.Unlock()
 		w.change(l.lost, func(n *gate.Node) { n.Labels["fit"] = "" })
 		controllertest.Pass(5 * time.Minute)
-		if w.closed() != 1 || len(w.nodes[l.lost].Taints) != 1 {
+		if w.closed() != 1 || len(w.node(l.lost).Taints) != 1 {
 			t.Errorf("%d nodes are closed, want only the one whose state is uncertain", w.closed())
 		}
 		w.mu.Lock()
 		w.refreshErr = nil
 		w.mu.Unlock()
 		controllertest.Pass(2 * time.Minute)
-		if w.closed() != 1 || len(w.nodes[l.lost].Taints) != 0 {
+		if w.closed() != 1 || len(w.node(l.lost).Taints) != 0 {
 			t.Errorf("%d nodes are closed, want only the other one", w.closed())
 		}
 	})

@@ -40,12 +40,12 @@ func TestGateThatCannotBeRead(t *testing.T) {
 			controllertest.Pass(10 * time.Second)
 			w.change("n0000", func(n *gate.Node) { n.Labels["fit"] = "" })
 			controllertest.Pass(10 * time.Second)
-			for name, n := range w.nodes {
+			for name, n := range w.copies() {
 				if len(n.Taints) != 1 || n.Taints[0].Key != controllertest.TaintKey {
 					t.Errorf("%s: node %s has taints %v", why, name, n.Taints)
 				}
 			}
-			if r, err := gate.ParseRecord(w.nodes["n0000"].Records["fine"]); err != nil || r.State != v1alpha1.StateOpen {
+			if r, err := gate.ParseRecord(w.node("n0000").Records["fine"]); err != nil || r.State != v1alpha1.StateOpen {
 				t.Errorf("the other gate's record is %+v, %v", r, err)
 			}
 			w.wantParameters("while it cannot be read", "map[fine:"+controllertest.TaintKey+" odd:"+controllertest.TaintKey+"]")

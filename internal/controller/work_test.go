@@ -29,7 +29,7 @@ func TestStopFinishesWhatIsInHand(t *testing.T) {
 		w.fail = func(string) error { <-time.After(time.Second); return nil }
 		stop := w.start(logr.Discard(), interceptor.Funcs{})
 		controllertest.Pass(1500 * time.Millisecond)
-		for name := range w.nodes {
+		for name := range w.copies() {
 			w.c.queue.Add(name)
 		}
 		before, began := w.written(), time.Now()

@@ -106,7 +106,7 @@ func TestBudgetWhenTheZoneChanges(t *testing.T) {
 			t.Fatalf("closed %v", got)
 		}
 		moves := "n0000"
-		if len(w.nodes[moves].Taints) == 0 {
+		if len(w.node(moves).Taints) == 0 {
 			moves = "n0002"
 		}
 		w.change(moves, func(n *gate.Node) { delete(n.Labels, corev1.LabelTopologyZone) })
