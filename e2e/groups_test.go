@@ -5,6 +5,7 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,18 +115,21 @@ func TestRackOpensTogether(t *testing.T) {
 func TestRackLosesANode(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
-	e.declare(rackGate())
-	rack := e.rack("r1")
-	e.each(rack, func(k *kubelet) { k.label("fit") })
-	e.become(isOpen, rack...)
+	e.declare(rackGate(func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(2)) }))
+	rack, other := e.rack("r1"), e.rack("r2")
+	both := slices.Concat(rack, other)
+	e.each(both, func(k *kubelet) { k.label("fit") })
+	e.become(isOpen, both...)
 	rack[1].unlabel("fit")
 	rack[1].becomes("rack", isClosed, keyA)
 	stop()
-	e.startReconciled(0, "rack", 4)
+	e.startReconciled(0, "rack", len(both))
 	e.eventually("the status counts the incomplete group", func() error {
 		groups := e.readGate("rack").Status.Groups
 		return errUnless(groups != nil && groups.Incomplete == 1, fmt.Sprintf("groups %+v", groups))
 	})
+	other[3].unlabel("fit")
+	other[3].becomes("rack", isClosed, keyA) // the budget's second node: a node of the first rack would be first
 	e.must(are(isOpen, rack[0], rack[2], rack[3]))
 	rack[1].label("fit")
 	e.become(isOpen, rack...)
