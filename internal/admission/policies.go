@@ -141,9 +141,9 @@ func validateStamp(key string) error {
 	if msgs := validation.IsQualifiedName(strings.ToLower(key)); msgs != nil { // as annotations are validated
 		return errors.New(strings.Join(msgs, "; "))
 	}
-	domain, _, _ := strings.Cut(key, "/")
+	domain, _, hasDomain := strings.Cut(key, "/")
 	for _, reserved := range []string{"nodegate.dev", "kubernetes.io"} {
-		if domain == reserved || strings.HasSuffix(domain, "."+reserved) {
+		if hasDomain && (domain == reserved || strings.HasSuffix(domain, "."+reserved)) {
 			return fmt.Errorf("annotations under %s are reserved; choose another key", reserved)
 		}
 	}

@@ -133,6 +133,13 @@ func TestPoliciesOfBadOptions(t *testing.T) {
 	}
 }
 
+// An annotation key without a domain belongs to nobody, whatever its name is.
+func TestStampsWithoutADomain(t *testing.T) {
+	if _, err := admission.Policies(admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{"opened-at", "nodegate.dev"}}); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPoliciesCompile tests that the API server accepts the policies without warnings,
 // even if no key is allowed.
 func TestPoliciesCompile(t *testing.T) {
