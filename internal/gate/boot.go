@@ -32,7 +32,7 @@ import (
 //
 // A gate with the effect NoExecute never closes for a boot whose start was not
 // observed. Whatever its signals, its record is updated to the boot when the node has
-// been Ready for a minute.
+// been Ready for a minute. That proves no heartbeat (Record.BootSeen).
 
 // Boot is what was observed about the start of the node's current boot. The zero value
 // means that the node is observed for the first time.
@@ -89,8 +89,9 @@ func (d *decider) rebootedUnobserved(s *slot) v1alpha1.Reason {
 			d.recheckAt(recheck)
 			return ""
 		}
+		was := *r
 		r.Boot, r.Completed = d.Node.BootID, ""
-		d.noteRuns(s, r)
+		d.noteRuns(s, d.inBootOf(g, &was, r))
 	}
 	return ""
 }

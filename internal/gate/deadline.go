@@ -123,10 +123,10 @@ func (d *decider) expire(s *slot) {
 	v.PassedDeadline = !reported || !r.awaitsBoot()
 	v.Blocked, v.BlockedUntil = "", time.Time{}
 	if s.signals == Holds && s.gate.Together == nil { // they only have to hold for longer
-		s.after = d.opened(s.gate, v1alpha1.ReasonSignalsHold).withRuns(r)
+		s.after = d.inBootOf(s.gate, r, d.opened(s.gate, v1alpha1.ReasonSignalsHold))
 		return
 	}
-	s.after = d.opened(s.gate, v1alpha1.ReasonDeadlinePassed).withRuns(r)
+	s.after = d.inBootOf(s.gate, r, d.opened(s.gate, v1alpha1.ReasonDeadlinePassed))
 	if !r.sameBootAsDigest(&d.Node) {
 		s.after.Digest = r.Digest
 	}
@@ -163,12 +163,6 @@ func (d *decider) passed(s *slot) bool {
 		d.recheckAt(next)
 	}
 	return false
-}
-
-// isException reports whether the gate is open because its deadline opened it, or was until
-// the node became unreachable or announced its shutdown.
-func (r *Record) isException() bool {
-	return r.Reason == v1alpha1.ReasonDeadlinePassed || r.Overdue && r.awaitsBoot()
 }
 
 // endDeadlineException ends the exception for a gate that its deadline opened, once all

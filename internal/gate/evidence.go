@@ -155,9 +155,8 @@ type Trust struct {
 	// known.
 	node   *Node
 	podsAt time.Time
-	// booted is the time at which the current boot was first observed. Zero if the gate
-	// did not close for a boot, was not opened by its deadline, and its record names no
-	// other boot.
+	// booted is the time at which the current boot was first observed. Zero if heartbeats
+	// from before that time count.
 	booted time.Time
 }
 
@@ -181,13 +180,25 @@ func (d *decider) trustIn(r *Record) Trust {
 		t.booted, t.known = t.bootKnown, d.Boot.Known
 	case d.hasBooted(r): // it is open, and nothing has been proved in this boot
 		t.booted = d.bootSeen()
-	case r.isException(): // perhaps nothing has been proved in this boot
-		t.booted = Earliest(t.since, d.bootSeen())
+	default:
+		t.booted = r.BootSeen
 	}
 	if d.Boot.After == "" {
 		t.former = d.Boot.Known
 	}
 	return t
+}
+
+// inBootOf copies to the gate's new record what another record shows about the node's current
+// boot. A gate that never closes again records no boot.
+func (d *decider) inBootOf(g *Gate, from, r *Record) *Record {
+	if r.Boot != "" && r.Boot == from.Boot {
+		r.Completed = from.Completed
+	}
+	if g.ReadsHeartbeats && (r.Boot == "" || r.Boot == d.Node.BootID) && !r.closedForBoot() {
+		r.BootSeen = d.trustIn(from).booted
+	}
+	return r
 }
 
 // sameBootAsDigest reports whether the record's digest was taken in the node's current

@@ -77,6 +77,8 @@ type Gate struct {
 	ReadsWrites bool
 	// Remembers is true if a signal is Remembering, itself or within another one.
 	Remembers bool
+	// ReadsHeartbeats is true if a signal reads heartbeats.
+	ReadsHeartbeats bool
 	// Signals are the signals that must all hold for the gate to open or, if CloseWhen
 	// is set, to close.
 	Signals []NamedSignal

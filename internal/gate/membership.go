@@ -119,7 +119,7 @@ func (d *decider) admitExisting(s *slot) {
 	r := d.closed(g, v1alpha1.ReasonExisting, true) // the node was in use
 	switch fit := d.evaluate(s, r); {
 	case fit && d.Granted[g.Name]:
-		s.after = d.opened(g, v1alpha1.ReasonAdopted).withRuns(r)
+		s.after = d.inBootOf(g, r, d.opened(g, v1alpha1.ReasonAdopted))
 	case fit:
 		s.verdict.Wants, s.verdict.NonMember = WantPace, v1alpha1.NonMemberWaitsForTurn
 	case s.verdict.Blocked != "":

@@ -70,7 +70,7 @@ func (d *decider) noteBoot(s *slot) {
 	if IsBudgeted(r.Reason) && !d.bootsNow() {
 		reason = v1alpha1.ReasonRebootedUnobserved // it still counts against the budget
 	}
-	r.Boot, r.Since, r.Reason, r.Completed = boot, d.since(), reason, ""
+	r.Boot, r.Since, r.Reason, r.Completed, r.BootSeen = boot, d.since(), reason, "", time.Time{}
 	if r.Override == "" {
 		r.OverrideSince = time.Time{}
 	}
@@ -112,7 +112,7 @@ func (d *decider) tryOpen(s *slot) {
 		return
 	}
 	s.verdict.ClosedSince = s.after.closedSince(&d.Node)
-	s.after = d.opened(s.gate, v1alpha1.ReasonSignalsHold).withRuns(s.after)
+	s.after = d.inBootOf(s.gate, s.after, d.opened(s.gate, v1alpha1.ReasonSignalsHold))
 }
 
 // evaluate reads the gate's signals, given its record, and reports whether the gate may

@@ -463,9 +463,10 @@ func garbageRecord(t *rapid.T) string {
 		return rapid.String().Draw(t, "record")
 	}
 	pick := func(texts ...string) string { return rapid.SampledFrom(texts).Draw(t, "field") }
-	return fmt.Sprintf(`{"state":%q,"since":%q,"reason":%q,"boot":%q,"taint":%q,"source":%q,"digest":%q,"fought":%s,"foughtAt":%q,"overdue":%s,"silentSince":%q,"silentSeconds":%s,"override":%q,"overrideSince":%q,"reclosed":%s}`,
+	return fmt.Sprintf(`{"state":%q,"since":%q,"reason":%q,"boot":%q,"bootSeen":%q,"taint":%q,"source":%q,"digest":%q,"fought":%s,"foughtAt":%q,"overdue":%s,"silentSince":%q,"silentSeconds":%s,"override":%q,"overrideSince":%q,"reclosed":%s}`,
 		pick("Closed", "Open", "Ajar"), pick("2026-11-20T11:00:00Z", "0001-01-01T00:00:00Z", "2999-01-01T00:00:00Z", "never"),
 		pick("Birth", "NodeSilent", "Rebooted", "x"), pick("", "a", "b"),
+		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"),
 		pick("", "flag1.example/x:NoSchedule", "shared.example/again:NoSchedule", "shared.example/x=v:NoExecute", "bad key=bad value:NoSchedule", "node.kubernetes.io/not-ready:NoSchedule"),
 		pick("", "crd", "file:x"), pick("", "*", "zz zz", "* *"), pick("0", "-3", "1", "7", "9000000000000000000"),
 		pick("0001-01-01T00:00:00Z", "2026-11-20T11:59:59Z", "2999-01-01T00:00:00Z"), pick("true", "false"),

@@ -23,7 +23,7 @@ func (d *decider) keepOpen(s *slot) {
 		reason = d.groupLost(s)
 	}
 	if reason != "" {
-		s.after = d.closed(s.gate, reason, !s.isNew).withRuns(s.after)
+		s.after = d.inBootOf(s.gate, s.after, d.closed(s.gate, reason, !s.isNew))
 		switch reason {
 		case v1alpha1.ReasonRegression, v1alpha1.ReasonGroupIncomplete: // boots do not matter
 		case v1alpha1.ReasonRebooted, v1alpha1.ReasonRebootedUnobserved:
@@ -33,7 +33,7 @@ func (d *decider) keepOpen(s *slot) {
 			s.after.Digest, _ = s.gate.takeDigest(d.Facts)
 			s.after.Overdue = s.before.Reason == v1alpha1.ReasonDeadlinePassed
 			if d.hasBooted(s.before) { // nothing has been proved in the current boot
-				s.after.Boot = s.before.Boot
+				s.after.Boot, s.after.BootSeen = s.before.Boot, s.before.BootSeen
 			}
 		}
 		d.tryOpen(s) // signals that hold in any boot keep the gate open without closing it first

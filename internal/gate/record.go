@@ -27,6 +27,10 @@ type Record struct {
 	Reason v1alpha1.Reason `json:"reason,omitempty"`
 	// Boot is the boot ID that the record refers to.
 	Boot string `json:"boot,omitempty"`
+	// BootSeen is when the node was first observed in its boot, in the record of a gate whose
+	// signals read heartbeats: those from before that time are no evidence. A closed record
+	// that says that the gate closed for a boot does not need it.
+	BootSeen time.Time `json:"bootSeen,omitzero"`
 	// Taint is the taint that the closed gate added.
 	Taint string `json:"taint,omitempty"`
 	// Reclosed is true for a closed gate if the node is not new to it. The taint is
@@ -86,7 +90,7 @@ func (r *Record) check() error {
 	if r.State != v1alpha1.StateClosed && r.State != v1alpha1.StateOpen {
 		return fmt.Errorf("state %q is neither %s nor %s", r.State, v1alpha1.StateClosed, v1alpha1.StateOpen)
 	}
-	for _, t := range []time.Time{r.Since, r.SilentSince, r.FoughtAt, r.OverrideSince} {
+	for _, t := range []time.Time{r.Since, r.BootSeen, r.SilentSince, r.FoughtAt, r.OverrideSince} {
 		if t.IsZero() {
 			continue
 		}
@@ -133,6 +137,7 @@ func (r *Record) checkTaint() error {
 func (r Record) String() string {
 	// Milliseconds are precise enough for times that are compared across clocks.
 	r.Since = r.Since.UTC().Truncate(time.Millisecond)
+	r.BootSeen = r.BootSeen.UTC().Truncate(time.Millisecond)
 	r.SilentSince = r.SilentSince.UTC().Truncate(time.Millisecond)
 	r.FoughtAt = r.FoughtAt.UTC().Truncate(time.Millisecond)
 	r.OverrideSince = r.OverrideSince.UTC().Truncate(time.Millisecond)

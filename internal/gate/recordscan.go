@@ -89,6 +89,8 @@ func (r *Record) scanRare(key, value string) bool {
 		return true
 	case "overrideSince":
 		return scanTime(value, &r.OverrideSince)
+	case "bootSeen":
+		return scanTime(value, &r.BootSeen)
 	case "completed":
 		r.Completed = Completions(value)
 		return true

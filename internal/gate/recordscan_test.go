@@ -46,7 +46,7 @@ func TestWrittenRecordsAreScanned(t *testing.T) {
 	now := time.Date(2026, 5, 1, 10, 0, 0, 123456789, time.UTC)
 	birth := Record{State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Boot: "b", Taint: "a/b=c:NoSchedule", Source: v1alpha1.SourceCRD}
 	full := Record{
-		State: v1alpha1.StateOpen, Since: now, Reason: v1alpha1.ReasonSignalsHold, Boot: "b", Taint: "a:NoExecute",
+		State: v1alpha1.StateOpen, Since: now, Reason: v1alpha1.ReasonSignalsHold, Boot: "b", BootSeen: now, Taint: "a:NoExecute",
 		Source: v1alpha1.SourceFiles, Digest: digestAll, Completed: "a1b2=1777629600 c3d4=1777629601", Fought: 3, FoughtAt: now,
 		Overdue: true, Reclosed: true, SilentSince: now, SilentSeconds: 61, Override: v1alpha1.StateClosed, OverrideSince: now,
 	}

@@ -130,15 +130,6 @@ func (r *Record) completed(n *Node) Completions {
 	return r.Completed
 }
 
-// withRuns copies the successes in another record of the same gate, if both are of the same
-// boot. A gate that never closes again records no boot, and needs none.
-func (r *Record) withRuns(from *Record) *Record {
-	if r.Boot != "" && r.Boot == from.Boot {
-		r.Completed = from.Completed
-	}
-	return r
-}
-
 // noteRuns updates the successes in a record of the current boot, if the gate has signals
 // that remember. It must be called after the signals have been read with the same record.
 func (d *decider) noteRuns(s *slot, r *Record) {

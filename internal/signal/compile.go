@@ -38,10 +38,11 @@ func Compile(ng *v1alpha1.NodeGate, source string) (gate.Gate, error) {
 		g.Signals = nil
 	}
 	g.Remembers = slices.ContainsFunc(g.Signals, func(s gate.NamedSignal) bool { return remembers(s.Signal) })
-	g.ReadsWrites = slices.ContainsFunc(g.Signals, func(s gate.NamedSignal) bool {
+	for _, s := range g.Signals {
 		needs := s.Needs(nil)
-		return needs.Taints || len(needs.Annotations) > 0
-	})
+		g.ReadsWrites = g.ReadsWrites || needs.Taints || len(needs.Annotations) > 0
+		g.ReadsHeartbeats = g.ReadsHeartbeats || needs.Heartbeats
+	}
 	return g, err
 }
 

@@ -124,7 +124,7 @@ type check1 struct {
 func checked(t *testing.T, source v1alpha1.SignalSource) *check1 {
 	w := neverRan()
 	g := aClosedGate(mustCompile(t, source), gate.Record{Boot: "a", Reason: v1alpha1.ReasonBirth}, w)
-	g.Reclose, g.CloseAfter, g.Remembers = v1alpha1.RecloseOnRegression, time.Minute, true
+	g.Reclose, g.CloseAfter, g.Remembers, g.ReadsHeartbeats = v1alpha1.RecloseOnRegression, time.Minute, true, true
 	w.facts.Granted = map[string]bool{g.Name: true}
 	w.facts.Boot.Seen = w.facts.Node.Created
 	return &check1{t, g, w, epoch}
@@ -140,14 +140,22 @@ func (c *check1) after(d time.Duration) gate.Reading {
 		c.world.facts.Node.Records = map[string]string{c.gate.Name: raw}
 	}
 	c.world.facts.Node.Taints = nil
-	if c.record().State == v1alpha1.StateClosed {
-		tainted(gateKey, corev1.TaintEffectNoSchedule)(c.world)
+	if r := c.record(); r.State == v1alpha1.StateClosed {
+		_, effect, _ := strings.Cut(r.Taint, ":")
+		tainted(gateKey, corev1.TaintEffect(effect))(c.world)
 	}
 	c.world.facts.Lost = map[string][]gate.Lost{c.gate.Name: v.Lost}
 	if len(v.Readings) == 0 {
 		return gate.Reading{}
 	}
 	return v.Readings[0]
+}
+
+// opened makes the gate open on the node since an hour ago, in that boot.
+func (c *check1) opened(reason v1alpha1.Reason, boot string) {
+	n := &c.world.facts.Node
+	n.Taints = nil
+	n.Records[c.gate.Name] = gate.Record{State: v1alpha1.StateOpen, Reason: reason, Since: epoch.Add(-time.Hour), Boot: boot, Source: c.gate.Source}.String()
 }
 
 func (c *check1) record() gate.Record {

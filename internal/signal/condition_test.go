@@ -124,8 +124,8 @@ func TestHeartbeatAfterLastDeadline(t *testing.T) {
 }
 
 // A heartbeat from before a reboot whose start was not observed is no evidence for an open
-// gate: its record is not updated to the boot, it does not close, and its exception does not
-// end, until a heartbeat of the boot arrives.
+// gate: it does not close, and its exception does not end, until a heartbeat of the boot
+// arrives. Only the record of a gate that evicts pods is updated to the boot before that.
 func TestHeartbeatAfterUnobservedReboot(t *testing.T) {
 	for name, tt := range map[string]struct {
 		opened v1alpha1.Reason
@@ -135,26 +135,90 @@ func TestHeartbeatAfterUnobservedReboot(t *testing.T) {
 		"it did not hold before": {v1alpha1.ReasonSignalsHold, corev1.ConditionFalse},
 		"opened by its deadline": {v1alpha1.ReasonDeadlinePassed, corev1.ConditionTrue},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := checked(t, netReports())
-			n := &c.world.facts.Node
-			n.Records[c.gate.Name] = gate.Record{State: v1alpha1.StateOpen, Reason: tt.opened, Since: epoch.Add(-time.Hour), Boot: "a", Source: c.gate.Source}.String()
-			n.Taints, n.Conditions = nil, append(n.Conditions, beat("Net", tt.before, 30*time.Second))
-			c.reboots("b", false)
-			for range 3 {
-				if r := c.after(time.Minute); r.Reason != staleHeartbeat {
-					t.Errorf("before a heartbeat of the boot: %s", r.Message())
+		for effect, boot := range map[corev1.TaintEffect]string{corev1.TaintEffectNoSchedule: "a", corev1.TaintEffectNoExecute: "b"} {
+			t.Run(name+", "+string(effect), func(t *testing.T) {
+				c := checked(t, netReports())
+				c.gate.RecloseTaint = v1alpha1.Taint{Key: gateKey, Effect: effect}
+				n := &c.world.facts.Node
+				c.opened(tt.opened, "a")
+				n.Conditions = append(n.Conditions, beat("Net", tt.before, 30*time.Second))
+				c.reboots("b", false)
+				for range 3 {
+					if r := c.after(time.Minute); r.Reason != staleHeartbeat {
+						t.Errorf("before a heartbeat of the boot: %s", r.Message())
+					}
+					if c.is(v1alpha1.StateOpen, tt.opened); c.record().Boot != boot {
+						t.Errorf("the record is of boot %s, want %s", c.record().Boot, boot)
+					}
 				}
-				if c.is(v1alpha1.StateOpen, tt.opened); c.record().Boot != "a" {
-					t.Error("the record is updated to the boot")
+				n.Conditions[1].Status, n.Conditions[1].Heartbeat = corev1.ConditionTrue, c.now
+				c.after(time.Second)
+				if c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold); c.record().Boot != "b" {
+					t.Error("the record is not updated to the boot")
 				}
-			}
-			n.Conditions[1].Status, n.Conditions[1].Heartbeat = corev1.ConditionTrue, c.now
-			c.after(time.Second)
-			if c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold); c.record().Boot != "b" {
-				t.Error("the record is not updated to the boot")
-			}
-		})
+			})
+		}
+	}
+}
+
+// A gate that evicts pods closes in such a boot because of another signal, and opens only after
+// a heartbeat of the boot, also if the controller restarts in between and the node is
+// unreachable for a while.
+func TestReopeningNeedsAHeartbeatOfTheBoot(t *testing.T) {
+	c := checked(t, netReports())
+	c.gate.RecloseTaint = v1alpha1.Taint{Key: gateKey, Effect: corev1.TaintEffectNoExecute}
+	fit := mustCompile(t, v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}})
+	c.gate.Signals = append(c.gate.Signals, gate.NamedSignal{Name: "fit", Signal: fit})
+	n := &c.world.facts.Node
+	n.Labels = map[string]string{"fit": ""}
+	c.opened(v1alpha1.ReasonSignalsHold, "a")
+	n.Conditions = append(n.Conditions, beat("Net", corev1.ConditionTrue, 30*time.Second))
+	c.reboots("b", false)
+	c.after(0)
+	c.after(time.Minute)
+	c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold)
+	n.Labels = nil
+	c.after(time.Second)
+	c.after(time.Minute)
+	c.is(v1alpha1.StateClosed, v1alpha1.ReasonRegression)
+	n.Labels = map[string]string{"fit": ""}
+	c.after(time.Second)
+	c.is(v1alpha1.StateClosed, v1alpha1.ReasonRegression)
+	c.world.facts.Boot.Seen = c.now // the controller has restarted
+	c.after(time.Second)
+	c.is(v1alpha1.StateClosed, v1alpha1.ReasonRegression)
+	n.Conditions[1].Heartbeat = c.now
+	c.after(time.Second)
+	c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold)
+}
+
+// A gate that one of two alternatives opened in a boot does not take the other one's heartbeat
+// from before the boot as evidence afterwards.
+func TestHeartbeatOfAnAlternative(t *testing.T) {
+	either, err := compileSignal(&v1alpha1.Signal{Name: "either", AnyOf: []v1alpha1.NamedSource{
+		{Name: "net", SignalSource: netReports()},
+		{Name: "fit", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := checked(t, netReports())
+	c.gate.Signals = []gate.NamedSignal{{Name: "either", Signal: either}}
+	n := &c.world.facts.Node
+	n.Conditions = append(n.Conditions, beat("Net", corev1.ConditionTrue, 30*time.Second))
+	c.reboots("b", true)
+	c.after(0)
+	c.is(v1alpha1.StateClosed, v1alpha1.ReasonRebooted)
+	n.Labels = map[string]string{"fit": ""}
+	c.after(time.Second)
+	c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold)
+	n.Labels = nil
+	if r := c.after(time.Second); r.State != gate.Unknown {
+		t.Errorf("without a heartbeat of the boot: %s", r.Message())
+	}
+	n.Conditions[1].Heartbeat = c.now.Add(gate.HeartbeatSkew)
+	if r := c.after(time.Second); r.State != gate.Holds {
+		t.Errorf("after a heartbeat of the boot: %s", r.Message())
 	}
 }
 
