@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -76,11 +77,29 @@ func digestWhere(pods []Pod, known func(*Pod) bool) Digest {
 			ids = append(ids, p.mark().String())
 		}
 	}
-	if len(ids) > digestMax {
+	return newDigest(ids)
+}
+
+func newDigest(ids []string) Digest {
+	slices.Sort(ids)
+	if ids = slices.Compact(ids); len(ids) > digestMax {
 		return digestAll
 	}
-	slices.Sort(ids)
-	return Digest(strings.Join(slices.Compact(ids), " "))
+	return Digest(strings.Join(ids, " "))
+}
+
+// withMarks returns a digest that also contains the current marks of the pods that the gate's
+// signals depend on.
+func (d Digest) withMarks(g *Gate, f *Facts) Digest {
+	pods, observed := g.evidence(f)
+	if !observed || d == digestAll {
+		return digestAll
+	}
+	marks := digestWhere(pods, func(*Pod) bool { return false })
+	if marks == "" || marks == digestAll {
+		return cmp.Or(marks, d)
+	}
+	return newDigest(slices.Concat(strings.Fields(string(d)), strings.Fields(string(marks))))
 }
 
 func (d Digest) has(i Incarnation) bool {

@@ -65,6 +65,10 @@ func (d *decider) noteBoot(s *slot) {
 		// Pods may have become ready, in the old boot or in an unobserved one, without
 		// opening the gate.
 		r.Digest = digestAll
+	default:
+		// Pods may have been marked again since the digest was taken. Their containers are
+		// not missing in it: what became ready since is in Boot.Known.
+		r.Digest = r.Digest.withMarks(s.gate, d.Facts)
 	}
 	reason := v1alpha1.ReasonRebooted
 	if IsBudgeted(r.Reason) && !d.bootsNow() {

@@ -99,21 +99,30 @@ func TestMarkAcrossReboot(t *testing.T) {
 		p.MarkedSince = at
 		return p
 	}
-	for name, between := range map[string]func(*sim){
-		"quickly":                     func(*sim) {},
-		"after unreachability":        func(s *sim) { s.ready("Unknown").run(t) },
-		"after an announced shutdown": func(s *sim) { s.shuttingDown(true).run(t); s.shuttingDown(false) },
-		"with its pods unobserved":    func(s *sim) { s.facts.Pods = map[PodQuery][]Pod{}; s.boot("b").run(t) },
+	const never = -time.Second
+	unreachable := func(s *sim) { s.ready("Unknown").run(t) }
+	shutDown := func(s *sim) { s.shuttingDown(true).run(t); s.shuttingDown(false) }
+	for name, c := range map[string]struct {
+		before func(*sim)
+		marked time.Duration // again, after the gate closed and before the reboot
+	}{
+		"quickly":                                         {func(*sim) {}, never},
+		"after unreachability":                            {unreachable, never},
+		"after an announced shutdown":                     {shutDown, never},
+		"with its pods unobserved":                        {func(s *sim) { s.facts.Pods = map[PodQuery][]Pod{}; s.boot("b").run(t) }, never},
+		"marked again while unreachable":                  {unreachable, time.Hour},
+		"marked again while it shuts down":                {shutDown, time.Hour},
+		"marked again while unreachable, pods unobserved": {func(s *sim) { unreachable(s); s.facts.Pods = map[PodQuery][]Pod{}; s.ready("True").boot("b").run(t) }, time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := aNode(aGate("g", waitingFor(markedAgent{"a"}))).age(time.Minute).pods("a", mark("x", epoch.Add(-time.Second)))
 			if v := s.run(t).Verdicts[0]; v.After != v1alpha1.StateOpen {
 				t.Fatalf("a marked pod does not open: %s", showVerdict(&v))
 			}
-			between(s.after(time.Hour))
-			s.ready("True").boot("b").pods("a", mark("x", epoch.Add(-time.Second)))
+			c.before(s.after(time.Hour))
+			s.ready("True").boot("b").pods("a", mark("x", epoch.Add(c.marked)))
 			s.run(t)
-			s.after(time.Second).pods("a", mark("y", epoch.Add(-time.Second))).run(t)
+			s.after(time.Second).pods("a", mark("y", epoch.Add(c.marked))).run(t)
 			s.after(24 * time.Hour)
 			if v := s.run(t).Verdicts[0]; v.After != v1alpha1.StateClosed {
 				t.Fatalf("a mark from before the reboot opens: %s", showVerdict(&v))
