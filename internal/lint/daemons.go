@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -136,23 +135,26 @@ func daemonSetMissesNodes(j *checker, s *subject) (hits []hit) {
 		if ds == nil {
 			continue
 		}
-		var missed []string
-		for _, n := range s.nodes {
-			if fits, err := ds.Affinity.Match(placed(n)); err != nil || !fits || ds.NodeName != "" && ds.NodeName != n.Name {
-				missed = append(missed, n.Name)
-			}
-		}
-		if len(missed) > 0 {
-			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("signal %s waits for DaemonSet %s, whose node selector or affinity excludes %d of the %d nodes that the gate selects: %s",
+		if missed := j.missed(s, ds); len(missed) > 0 {
+			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("signal %s waits for DaemonSet %s, whose node selector, affinity or tolerations exclude %d of the %d nodes that the gate selects: %s",
 				names[0], ds, len(missed), len(s.nodes), printer.Some(missed, namesMax))})
 		}
 	}
 	return hits
 }
 
-// placed returns the parts of a node that determine scheduling.
-func placed(n *gate.Node) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}}
+// missed returns the names of the nodes of a gate on which a DaemonSet does not run, according
+// to the rules by which the controller reads signals. The controller's option for additional
+// transient taints is not known here.
+func (j *checker) missed(s *subject, ds *gate.DaemonSet) (names []string) {
+	transient := gate.Transient{GateKeys: j.set.Keys}
+	for _, n := range s.nodes {
+		in := gate.Input{Facts: &gate.Facts{Node: *n}, Taint: s.Taint, OtherTaint: s.TaintInUse(), Lasting: transient.Lasting(n.Taints)}
+		if !signal.Belongs(ds, in) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
 }
 
 func daemonDoesNotTolerate(j *checker, s *subject) (hits []hit) {

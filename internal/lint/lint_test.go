@@ -73,6 +73,14 @@ func tolerating(tolerations ...corev1.Toleration) func(*gate.DaemonSet) {
 	return func(ds *gate.DaemonSet) { ds.Tolerations = tolerations }
 }
 
+// tolerant is a DaemonSet that tolerates only the taint of the gate agent.
+var tolerant = daemon("agent", tolerating(key("example.com/a")))
+
+// dedicated returns a permanent taint.
+func dedicated(effect corev1.TaintEffect) corev1.Taint {
+	return corev1.Taint{Key: "dedicated", Value: "ml", Effect: effect}
+}
+
 func key(k string) corev1.Toleration {
 	return corev1.Toleration{Key: k, Operator: corev1.TolerationOpExists}
 }
@@ -231,9 +239,17 @@ var cases = map[string]ruleCases{
 			"by node selector": with([]string{agent("")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) {
 				ds.Affinity = nodeaffinity.NewRequiredNodeAffinity(map[string]string{"a": "b"}, nil)
 			}))),
-			"by name": with([]string{agent("")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) { ds.NodeName = "n1" }))),
+			"by name":                with([]string{agent("")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) { ds.NodeName = "n1" }))),
+			"by a taint":             with([]string{agent("")}, daemonSets(tolerant), nodes(node("n1", nil, dedicated(corev1.TaintEffectNoSchedule)))),
+			"by a taint that evicts": with([]string{agent("")}, daemonSets(tolerant), nodes(node("n1", nil, dedicated(corev1.TaintEffectNoExecute)))),
 		},
 		good: map[string]*World{
+			"it tolerates the taint":     with([]string{agent("")}, nodes(node("n1", nil, dedicated(corev1.TaintEffectNoSchedule)))),
+			"the taint only repels":      with([]string{agent("")}, daemonSets(tolerant), nodes(node("n1", nil, dedicated(corev1.TaintEffectPreferNoSchedule)))),
+			"a node that is not ready":   with([]string{agent("")}, daemonSets(tolerant), nodes(node("n1", nil, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}))),
+			"the gate's own taint":       with([]string{agent("  mode: DryRun\n")}, daemonSets(daemon("agent", tolerating())), nodes(node("n1", nil, taintA))),
+			"another gate's taint":       with([]string{agent(""), otherGate}, daemonSets(tolerant), nodes(node("n1", nil, corev1.Taint{Key: "example.com/b", Effect: corev1.TaintEffectNoSchedule}))),
+			"the gate excludes the node": with([]string{by("{matchLabels: {a: b}}")}, daemonSets(tolerant), nodes(node("n1", labels.Set{"a": "b"}), node("n2", nil, dedicated(corev1.TaintEffectNoSchedule)))),
 			"same selector in the gate": with([]string{by("{matchLabels: {a: b}}")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) {
 				ds.Affinity = nodeaffinity.NewRequiredNodeAffinity(map[string]string{"a": "b"}, nil)
 			}))),

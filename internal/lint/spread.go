@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -95,6 +96,6 @@ func (j *checker) emptiesDomain(pod *corev1.PodSpec, topologyKey string, gated m
 }
 
 func fits(affinity nodeaffinity.RequiredNodeAffinity, n *gate.Node) bool {
-	match, err := affinity.Match(placed(n))
+	match, err := affinity.Match(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name, Labels: n.Labels}})
 	return err == nil && match
 }

@@ -73,9 +73,13 @@ func placement(in gate.Input) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node.Name, Labels: in.Node.Labels}}
 }
 
-// belongs reports whether the DaemonSet should run on the node, now or when transient
-// taints have been removed. If its affinity is invalid, the DaemonSet controller cannot
-// place it either.
+// Belongs reports whether the DaemonSet should run on the node, now or when transient
+// taints have been removed. It reads only the node's name and labels, the gate's taints, and
+// the lasting taints.
+func Belongs(ds *gate.DaemonSet, in gate.Input) bool { return belongs(ds, placement(in), in) }
+
+// belongs is Belongs with the placement of the node. If the DaemonSet's affinity is invalid,
+// the DaemonSet controller cannot place it either.
 func belongs(ds *gate.DaemonSet, node *corev1.Node, in gate.Input) bool {
 	if ds.NodeName != "" && ds.NodeName != node.Name {
 		return false
@@ -148,7 +152,7 @@ func (s daemonSet) Read(in gate.Input) gate.Reading {
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: s.subject}
 	}
 	r := readDaemon(ds, s.minReady, in)
-	if r.State == gate.NotYet && r.Reason == v1alpha1.ReadingPodMissing && !belongs(ds, placement(in), in) {
+	if r.State == gate.NotYet && r.Reason == v1alpha1.ReadingPodMissing && !Belongs(ds, in) {
 		r.Reason, r.Rollout = v1alpha1.ReadingDaemonSetNotEligible, false
 	}
 	return r
