@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -85,42 +86,85 @@ func (p pool) known() labels.Set {
 // that all of its nodes have and to the pool's requirements. Other labels of Kubernetes itself,
 // of Karpenter and of EKS Auto Mode may have any value.
 func (p pool) selectedBy(s labels.Selector) bool {
-	set, required := p.known(), p.required()
+	known, limits := p.known(), p.required()
 	requirements, _ := s.Requirements()
+	byKey := make(map[string]labels.Requirements)
 	for i := range requirements {
-		r := &requirements[i]
-		values, limited := required[r.Key()]
-		switch {
-		case set.Has(r.Key()):
-			if !r.Matches(set) {
-				return false
+		key := requirements[i].Key()
+		byKey[key] = append(byKey[key], requirements[i])
+	}
+	for key, all := range byKey {
+		sets := []labels.Set{known}
+		anything := slices.ContainsFunc(anyValue, func(part string) bool { return strings.Contains(key, part) })
+		if limit, limited := limits[key]; !known.Has(key) && (limited || anything) {
+			all = append(all, limit...)
+			for _, value := range representatives(all) {
+				sets = append(sets, labels.Set{key: value})
 			}
-		case limited:
-			if !slices.ContainsFunc(values, func(value string) bool { return r.Matches(labels.Set{r.Key(): value}) }) {
-				return false
-			}
-		case r.Operator() == selection.NotIn, r.Operator() == selection.DoesNotExist, r.Operator() == selection.NotEquals:
-		case !slices.ContainsFunc(anyValue, func(part string) bool { return strings.Contains(r.Key(), part) }):
+		}
+		selector := labels.NewSelector().Add(all...)
+		if !slices.ContainsFunc(sets, func(set labels.Set) bool { return selector.Matches(set) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// required returns the label values that the pool's requirements allow, by label key.
-func (p pool) required() map[string][]string {
+// representatives returns label values of each kind that the requirements distinguish: the
+// values that they name, the integers next to these, and a text that none of them names.
+func representatives(requirements labels.Requirements) []string {
+	var values []string
+	other := "x"
+	for i := range requirements {
+		for _, value := range requirements[i].ValuesUnsorted() {
+			values = append(values, value)
+			other += value
+			if n, err := strconv.Atoi(value); err == nil {
+				values = append(values, strconv.Itoa(n-1), strconv.Itoa(n+1))
+			}
+		}
+	}
+	return append(values, other)
+}
+
+// required returns the pool's requirements by label key. If several have the same key, all of
+// them apply.
+func (p pool) required() map[string]labels.Requirements {
 	list, _, _ := unstructured.NestedSlice(p.Object, "spec", "template", "spec", "requirements")
-	out := make(map[string][]string)
+	out := make(map[string]labels.Requirements)
 	for _, item := range list {
 		fields, _ := item.(map[string]any)
 		key, _ := fields["key"].(string)
-		if fields["operator"] != string(corev1.NodeSelectorOpIn) {
-			continue
-		}
+		operator, _ := fields["operator"].(string)
 		values, _, _ := unstructured.NestedStringSlice(fields, "values")
-		out[key] = values
+		if r := requirement(key, operator, values); r != nil {
+			out[key] = append(out[key], *r)
+		}
 	}
 	return out
+}
+
+// poolOperators are the operators of requirements of NodePools. With all except DoesNotExist,
+// Karpenter takes the label's value from the pods for which it launches the node, within the
+// requirement.
+var poolOperators = map[string]selection.Operator{
+	"In": selection.In, "NotIn": selection.NotIn, "Exists": selection.Exists, "DoesNotExist": selection.DoesNotExist,
+	"Gt": selection.GreaterThan, "Gte": selection.GreaterThan, "Lt": selection.LessThan, "Lte": selection.LessThan,
+}
+
+// requirement converts a requirement of a NodePool. If its operator or values are unknown here,
+// the label may have any value. It returns nil if the key is not valid.
+func requirement(key, operator string, values []string) *labels.Requirement {
+	if by := map[string]int{"Gte": -1, "Lte": 1}[operator]; by != 0 && len(values) == 1 {
+		if n, err := strconv.Atoi(values[0]); err == nil {
+			values = []string{strconv.Itoa(n + by)}
+		}
+	}
+	r, err := labels.NewRequirement(key, poolOperators[operator], values)
+	if err != nil {
+		r, _ = labels.NewRequirement(key, selection.Exists, nil)
+	}
+	return r
 }
 
 // pools calls each for the NodePools whose nodes a gate may select.
