@@ -8,12 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/crd/crdtest"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
@@ -64,6 +67,44 @@ func TestPagesShowValidObjects(t *testing.T) {
 	if pages < 10 {
 		t.Errorf("objects were found on only %d pages", pages)
 	}
+}
+
+// Gates for nodes of GKE and AKS do not use a key that their Cluster Autoscalers, whose flags
+// cannot be changed, treat as permanent.
+func TestPagesShowKeysThatManagedAutoscalersKnow(t *testing.T) {
+	managed := 0
+	for page, objects := range objectsOnPages(t, "../..") {
+		for _, object := range objects {
+			var g v1alpha1.NodeGate
+			if object.GetKind() != "NodeGate" || runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &g) != nil {
+				continue // TestPagesShowValidObjects reports invalid ones
+			}
+			if !selectsManaged(&g) {
+				continue
+			}
+			managed++
+			for _, taint := range g.Spec.Taints() {
+				if strings.HasPrefix(taint.Key, "readiness.k8s.io/") {
+					t.Errorf("%s: gate %s uses the key %s", page, g.Name, taint.Key)
+				}
+			}
+		}
+	}
+	if managed == 0 {
+		t.Error("no page has a gate for nodes of GKE or AKS")
+	}
+}
+
+// selectsManaged reports whether a gate selects nodes by labels of GKE or AKS.
+func selectsManaged(g *v1alpha1.NodeGate) bool {
+	selector, err := g.Spec.NodeSelector.AsSelector()
+	if err != nil {
+		return false
+	}
+	requirements, _ := selector.Requirements()
+	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool {
+		return strings.HasPrefix(r.Key(), "cloud.google.com/") || strings.HasPrefix(r.Key(), "kubernetes.azure.com/")
+	})
 }
 
 // elsewhere contains the API groups of tools that may not be installed, and of the API
