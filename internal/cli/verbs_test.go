@@ -269,13 +269,7 @@ func TestThePageHasEveryVerb(t *testing.T) {
 
 // The help of release and its page contain the permissions without which it always refuses.
 func TestPermissionsOfRelease(t *testing.T) {
-	page, err := os.ReadFile("../../docs/kubectl-gate.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rights, _ := strings.Cut(string(page), "\n## Required permissions\n")
-	_, row, _ := strings.Cut(rights, "\n| `release` |")
-	row, _, _ = strings.Cut(row, "\n")
+	row := permissionsOnPage(t, "`release`")
 	if !strings.Contains(row, "list gates and get the lease, unless `--force` is used") {
 		t.Errorf("the page does not contain them: %s", row)
 	}
