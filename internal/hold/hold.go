@@ -17,6 +17,9 @@ type State struct {
 	// start. The agent writes it at least every Interval.
 	Boot   string        `json:"boot"`
 	Uptime time.Duration `json:"uptime"`
+	// Began is the uptime at which the agent first wrote the state in this boot. The boot of a
+	// node that is a container is younger than its kernel, so that uptimes do not begin at 0.
+	Began time.Duration `json:"began,omitempty"`
 	// Gates are the gates on the node that hold pods.
 	Gates []Gate `json:"gates"`
 	// Pods has the pods that are bound to the node, by UID.
@@ -45,7 +48,8 @@ const (
 // Gate is a gate that holds pods.
 type Gate struct {
 	Name string `json:"name"`
-	// Open is true if the gate is open in the boot State.Boot.
+	// Open is true if the gate is open in the boot State.Boot, or no longer counts as closed though it
+	// was open in a former boot.
 	Open bool `json:"open,omitempty"`
 	// Seconds is how long the gate holds a pod at most.
 	Seconds int32 `json:"seconds"`

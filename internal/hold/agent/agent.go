@@ -42,7 +42,9 @@ type Agent struct {
 	pods      *jsonclient.Collection[pod, *pod]
 	gates     *jsonclient.Collection[nodeGate, *nodeGate]
 	changed   chan struct{}
-	// written is the state that was last written, without Uptime.
+	// began is the uptime at which an agent was first ready to write the state in this boot.
+	began time.Duration
+	// written is the state that was last written, without Began and Uptime.
 	written *hold.State
 }
 
@@ -67,6 +69,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			return nil
 		}
 	}
+	a.begin()
 	if a.Bus != "" {
 		watching.Go(func() { a.followShutdowns(ctx) })
 	}
@@ -75,6 +78,15 @@ func (a *Agent) Run(ctx context.Context) error {
 }
 
 func (a *Agent) synced() bool { return a.nodes.Synced() && a.pods.Synced() && a.gates.Synced() }
+
+// begin sets began, which a former agent may have written. A state that cannot be read is that of no
+// boot.
+func (a *Agent) begin() {
+	a.began = a.Uptime()
+	if state, err := a.Store.Read(); err == nil && state.Boot == a.Boot {
+		a.began = state.Began
+	}
+}
 
 // writeChanges writes the state whenever it changes, and at least every hold.Interval.
 func (a *Agent) writeChanges(ctx context.Context) error {
@@ -106,7 +118,7 @@ func (a *Agent) write(state *hold.State) error {
 	a.logGates(state)
 	a.written = state
 	now := *state
-	now.Uptime = a.Uptime()
+	now.Began, now.Uptime = a.began, a.Uptime()
 	if err := a.Store.Write(&now); err != nil {
 		return fmt.Errorf("writing the state: %w", err)
 	}
@@ -159,7 +171,7 @@ func (a *Agent) state() *hold.State {
 	}
 	gates := a.gates.All()
 	slices.SortFunc(gates, func(x, y *nodeGate) int { return cmp.Compare(x.Name, y.Name) })
-	return stateOf(a.Boot, n, gates, a.pods.All())
+	return stateOf(a.Boot, a.Uptime()-a.began, n, gates, a.pods.All())
 }
 
 // node returns what is kept of the Node, or nil if it does not exist.

@@ -4,13 +4,18 @@ package agent
 
 import (
 	"slices"
+	"time"
 
 	"github.com/nodegate/nodegate/internal/hold"
 )
 
-// stateOf returns what the plugin has to know in a boot. A gate without a record on the Node
-// does not apply to it.
-func stateOf(boot string, n *node, gates []*nodeGate, pods []*pod) *hold.State {
+// stateOf returns what the plugin has to know in a boot that the agent has known for some time. A
+// gate without a record on the Node does not apply to it.
+//
+// A gate that was open in a former boot counts as closed until nodegate has had time to close it in
+// this one. It does not close a gate for a reboot that it has not observed while the signals are
+// unknown. Such a gate has no taint, so that new pods would be held for as long as that lasts.
+func stateOf(boot string, known time.Duration, n *node, gates []*nodeGate, pods []*pod) *hold.State {
 	state := &hold.State{Boot: boot, Gates: []hold.Gate{}, Pods: make(map[string]hold.BoundPod)}
 	for _, p := range pods {
 		state.Pods[p.UID] = hold.BoundPod{Terminating: p.DeletionTimestamp != "", Restarts: restarts(p)}
@@ -20,13 +25,13 @@ func stateOf(boot string, n *node, gates []*nodeGate, pods []*pod) *hold.State {
 		if err != nil || !holds(ng) {
 			continue
 		}
-		current := boot
-		if ng.Spec.Mode == modePaused {
-			current = record.Boot // a paused gate does not close again, and its record stays
-		}
 		seconds := int32(defaultHoldSeconds)
 		if ng.Spec.HoldSeconds != nil {
 			seconds = *ng.Spec.HoldSeconds
+		}
+		current := boot
+		if ng.Spec.Mode == modePaused || known >= time.Duration(seconds)*time.Second {
+			current = record.Boot // a paused gate does not close again, and its record stays
 		}
 		state.Gates = append(state.Gates, hold.Gate{Name: ng.Name, Open: record.openIn(current), Seconds: seconds})
 		for _, p := range pods {

@@ -3,10 +3,18 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/transport"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/hold"
@@ -35,14 +43,16 @@ func nodeWith(annotations map[string]string) *node {
 }
 
 // Gates that apply to the node and hold pods are in the state, open only if their record says so
-// for this boot.
+// for this boot. A record of a former boot may stay for days: its gate counts as closed for as
+// long as it holds a pod.
 func TestGatesOfTheState(t *testing.T) {
 	const (
-		openNow    = `{"state":"Open","boot":"boot-2"}`
-		openBefore = `{"state":"Open","boot":"boot-1"}`
-		closedNow  = `{"state":"Closed","boot":"boot-2","taint":"g:NoSchedule"}`
-		forcedOpen = `{"state":"Closed","boot":"boot-2","taint":"g:NoSchedule","override":"Open","overrideSince":"2026-01-01T00:00:00Z"}`
-		forcedShut = `{"state":"Open","boot":"boot-2","taint":"g:NoSchedule","override":"Closed","overrideSince":"2026-01-01T00:00:00Z"}`
+		openNow      = `{"state":"Open","boot":"boot-2"}`
+		openBefore   = `{"state":"Open","boot":"boot-1"}`
+		closedBefore = `{"state":"Closed","boot":"boot-1","taint":"g:NoSchedule"}`
+		closedNow    = `{"state":"Closed","boot":"boot-2","taint":"g:NoSchedule"}`
+		forcedOpen   = `{"state":"Closed","boot":"boot-2","taint":"g:NoSchedule","override":"Open","overrideSince":"2026-01-01T00:00:00Z"}`
+		forcedShut   = `{"state":"Open","boot":"boot-2","taint":"g:NoSchedule","override":"Closed","overrideSince":"2026-01-01T00:00:00Z"}`
 	)
 	unchanged := func(*nodeGate) {}
 	open := []hold.Gate{{Name: "g", Open: true, Seconds: 600}}
@@ -50,32 +60,96 @@ func TestGatesOfTheState(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		record string
+		known  time.Duration // how long the agent has known the boot
 		change func(*nodeGate)
 		want   []hold.Gate
 	}{
-		{"open in this boot", openNow, unchanged, open},
-		{"open in the previous boot", openBefore, unchanged, closed},
-		{"closed", closedNow, unchanged, closed},
-		{"opened by an override", forcedOpen, unchanged, open},
-		{"closed by an override", forcedShut, unchanged, closed},
-		{"not a member", "", unchanged, []hold.Gate{}},
-		{"damaged record", "{", unchanged, []hold.Gate{}},
-		{"limited", closedNow, func(g *nodeGate) { g.Spec.HoldSeconds = ptr.To[int32](5) }, []hold.Gate{{Name: "g", Seconds: 5}}},
-		{"reports only", closedNow, func(g *nodeGate) { g.Spec.BypassedPods = "Report" }, []hold.Gate{}},
-		{"paused", closedNow, func(g *nodeGate) { g.Spec.Mode = modePaused }, closed},
-		{"paused, open in the previous boot", openBefore, func(g *nodeGate) { g.Spec.Mode = modePaused }, open},
-		{"dry run", closedNow, func(g *nodeGate) { g.Spec.Mode = modeDryRun }, []hold.Gate{}},
-		{"unreadable", closedNow, func(g *nodeGate) { g.unreadable = true }, []hold.Gate{}},
-		{"not accepted", closedNow, func(g *nodeGate) {
+		{"open in this boot", openNow, 0, unchanged, open},
+		{"open in the previous boot", openBefore, 0, unchanged, closed},
+		{"just before the limit", openBefore, 600*time.Second - 1, unchanged, closed},
+		{"at the limit", openBefore, 600 * time.Second, unchanged, open},
+		{"at its own limit", openBefore, 5 * time.Second, func(g *nodeGate) { g.Spec.HoldSeconds = ptr.To[int32](5) }, []hold.Gate{{Name: "g", Open: true, Seconds: 5}}},
+		{"closed in the previous boot", closedBefore, time.Hour, unchanged, closed},
+		{"closed, after the limit", closedNow, time.Hour, unchanged, closed},
+		{"closed by an override, after the limit", forcedShut, time.Hour, unchanged, closed},
+		{"closed", closedNow, 0, unchanged, closed},
+		{"opened by an override", forcedOpen, 0, unchanged, open},
+		{"closed by an override", forcedShut, 0, unchanged, closed},
+		{"not a member", "", 0, unchanged, []hold.Gate{}},
+		{"damaged record", "{", 0, unchanged, []hold.Gate{}},
+		{"limited", closedNow, 0, func(g *nodeGate) { g.Spec.HoldSeconds = ptr.To[int32](5) }, []hold.Gate{{Name: "g", Seconds: 5}}},
+		{"reports only", closedNow, 0, func(g *nodeGate) { g.Spec.BypassedPods = "Report" }, []hold.Gate{}},
+		{"paused", closedNow, 0, func(g *nodeGate) { g.Spec.Mode = modePaused }, closed},
+		{"paused, open in the previous boot", openBefore, 0, func(g *nodeGate) { g.Spec.Mode = modePaused }, open},
+		{"dry run", closedNow, 0, func(g *nodeGate) { g.Spec.Mode = modeDryRun }, []hold.Gate{}},
+		{"unreadable", closedNow, 0, func(g *nodeGate) { g.unreadable = true }, []hold.Gate{}},
+		{"not accepted", closedNow, 0, func(g *nodeGate) {
 			g.Conditions = []condition{{Type: conditionAccepted, Status: conditionFalse}}
 		}, []hold.Gate{}},
 	} {
 		node := nodeWith(map[string]string{recordAnnotationPrefix + "g": test.record})
-		got := stateOf(boot, node, []*nodeGate{gateNamed("g", test.change)}, nil)
+		got := stateOf(boot, test.known, node, []*nodeGate{gateNamed("g", test.change)}, nil)
 		if diff := cmp.Diff(&hold.State{Boot: boot, Gates: test.want, Pods: map[string]hold.BoundPod{}}, got); diff != "" {
 			t.Errorf("%s: %s", test.name, diff)
 		}
 	}
+}
+
+// The time for which a gate whose record is of a former boot counts as closed starts when the agent
+// first writes the state in a boot, and does not start again when the agent does.
+func TestClosedForAFormerBootOnceInABoot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		// The kernel of a node that is a container started before the node's boot.
+		store, powerOn := hold.Store{Dir: t.TempDir()}, time.Now().Add(-time.Hour)
+		run := func(boot string, runs time.Duration, want bool) {
+			t.Helper()
+			a := &Agent{
+				Client: serving(t, `{"state":"Open","boot":"boot-0"}`, `{"bypassedPods":"Hold","holdSeconds":90}`), Node: "mine", Boot: boot,
+				Uptime: func() time.Duration { return time.Since(powerOn) }, Store: store, Log: slog.New(slog.DiscardHandler),
+			}
+			ctx, stop := context.WithTimeout(t.Context(), runs)
+			defer stop()
+			if err := a.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			state, err := store.Read()
+			if err != nil || len(state.Gates) != 1 || state.Gates[0].Open != want {
+				t.Errorf("%s after power-on, in %s: the state is %+v, %v, want open %v", time.Since(powerOn), boot, state, err, want)
+			}
+		}
+		run("boot-1", 80*time.Second, false)
+		run("boot-1", 80*time.Second, true)
+		run("boot-1", time.Second, true)
+		run("boot-2", time.Second, false)
+		run("boot-2", 119*time.Second, false) // the state is written every minute
+		run("boot-2", time.Second, true)
+	})
+}
+
+// serving returns a client of an API server with a gate of this spec, and a Node with this record of
+// it.
+func serving(t *testing.T, record, spec string) *jsonclient.Client {
+	t.Helper()
+	annotations, err := json.Marshal(map[string]string{recordAnnotationPrefix + "g": record})
+	if err != nil {
+		t.Fatal(err)
+	}
+	items := map[string]string{
+		nodesPath: `{"metadata":{"name":"mine","resourceVersion":"1","annotations":` + string(annotations) + `}}`,
+		gatesPath: `{"metadata":{"name":"g","resourceVersion":"1"},"spec":` + spec + `}`,
+	}
+	client, err := jsonclient.New("http://test", &transport.Config{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Query().Has("watch") {
+			<-r.Context().Done()
+			return nil, context.Cause(r.Context())
+		}
+		body := `{"metadata":{"resourceVersion":"1"},"items":[` + items[r.URL.Path] + `]}`
+		return &http.Response{StatusCode: http.StatusOK, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // A pod waits for each gate with a taint that it does not tolerate.
@@ -98,7 +172,7 @@ func TestPodsOfTheState(t *testing.T) {
 	deleted := podWith("deleted")
 	deleted.DeletionTimestamp = "2026-01-01T00:00:00Z"
 	deleted.Spec.RestartPolicy = "Never"
-	got := stateOf(boot, node, gates, []*pod{
+	got := stateOf(boot, 0, node, gates, []*pod{
 		podWith("workload"), podWith("daemon", exists("")), podWith("some", exists("a"), exists("b")),
 		deleted,
 		podWith("reclosing", exists("b"), exists("b-again"), exists("c-again")),
@@ -137,7 +211,7 @@ func TestRestarts(t *testing.T) {
 		if err := json.Unmarshal([]byte(spec), &p.Spec); err != nil {
 			t.Fatal(err)
 		}
-		if got := stateOf(boot, nodeWith(nil), nil, []*pod{p}).Pods["p"].Restarts; got != want {
+		if got := stateOf(boot, 0, nodeWith(nil), nil, []*pod{p}).Pods["p"].Restarts; got != want {
 			t.Errorf("%s: %v, want %v", spec, got, want)
 		}
 	}

@@ -46,7 +46,7 @@ func TestManyTolerationsAreNotKept(t *testing.T) {
 			t.Errorf("%d times %.30s: %.0f allocations", test.times, test.toleration, allocations)
 		}
 		gates := []*nodeGate{gateNamed("a", func(*nodeGate) {})}
-		state := stateOf(boot, nodeWith(map[string]string{recordAnnotationPrefix + "a": `{"state":"Closed","boot":"boot-2"}`}), gates, []*pod{&p})
+		state := stateOf(boot, 0, nodeWith(map[string]string{recordAnnotationPrefix + "a": `{"state":"Closed","boot":"boot-2"}`}), gates, []*pod{&p})
 		if waits := len(state.Pods["p"].Gates) == 1; waits != (test.kept == 0) {
 			t.Errorf("%d times %.30s: the pod waits: %v", test.times, test.toleration, waits)
 		}
