@@ -56,12 +56,29 @@ func TestShutdownWaitsForGates(t *testing.T) {
 	}
 }
 
-// observing returns an agent that observes its Node, whose gates close after these times, and the
-// patches that it sends. All of them succeed.
-func observing(t *testing.T, closes []time.Duration) (a *Agent, patches *[]string) {
+// A shutdown that another writer has announced waits, too, and its condition stays as it is.
+func TestShutdownOfAnotherWriterWaitsForGates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const closes = 701 * time.Millisecond
+		foreign := condition{Type: shutdownCondition, Status: conditionTrue, Message: "another writer's"}
+		a, patches := observing(t, []time.Duration{closes}, foreign)
+		began := time.Now()
+		a.announce(t.Context(), true)
+		if took := time.Since(began); took < closes || took > closes+closeInterval {
+			t.Errorf("the shutdown may continue after %s, want %s", took, closes)
+		}
+		if len(*patches) > 0 {
+			t.Errorf("the patches are %q, want none", *patches)
+		}
+	})
+}
+
+// observing returns an agent that observes its Node, which has these conditions and whose gates close
+// after these times, and the patches that it sends. All of them succeed.
+func observing(t *testing.T, closes []time.Duration, conditions ...condition) (a *Agent, patches *[]string) {
 	t.Helper()
 	began := time.Now()
-	node := func() string { return nodeWithGates(closes, time.Since(began)) }
+	node := func() string { return nodeWithGates(closes, time.Since(began), conditions) }
 	patches = new([]string)
 	client, err := jsonclient.New("http://test", &transport.Config{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		body := io.NopCloser(strings.NewReader(`{"metadata":{"resourceVersion":"1"},"items":[` + node() + `]}`))
@@ -87,8 +104,9 @@ func observing(t *testing.T, closes []time.Duration) (a *Agent, patches *[]strin
 	return a, patches
 }
 
-// nodeWithGates returns a Node whose gates close after these times, as JSON, at a time.
-func nodeWithGates(closes []time.Duration, now time.Duration) string {
+// nodeWithGates returns a Node with these conditions, whose gates close after these times, as JSON, at
+// a time.
+func nodeWithGates(closes []time.Duration, now time.Duration, conditions []condition) string {
 	annotations := make(map[string]string)
 	for i, after := range closes {
 		state := stateOpen
@@ -97,7 +115,10 @@ func nodeWithGates(closes []time.Duration, now time.Duration) string {
 		}
 		annotations[fmt.Sprint(recordAnnotationPrefix, "gate-", i)] = `{"state":"` + state + `"}`
 	}
-	object, _ := json.Marshal(map[string]any{"metadata": map[string]any{"name": "mine", "resourceVersion": "1", "annotations": annotations}})
+	object, _ := json.Marshal(map[string]any{
+		"metadata": map[string]any{"name": "mine", "resourceVersion": "1", "annotations": annotations},
+		"status":   map[string]any{"conditions": conditions},
+	})
 	return string(object)
 }
 

@@ -51,15 +51,18 @@ func (a *Agent) followShutdowns(ctx context.Context) {
 
 // announce sets the condition that announces the node's shutdown, and returns when the gates are
 // closed, or removes a condition that the agent has set. A condition that another writer has set
-// stays as it is. Removing is repeated until it succeeds, even if the API server rejects it: the
-// gates stay closed until then. The announcement of a former boot is removed when the Node shows
-// the current one: until then, all that is known of the node is from the former boot, and the
-// controller would conclude that the shutdown was cancelled.
+// stays as it is, but the gates close for it, too. Removing is repeated until it succeeds, even if
+// the API server rejects it: the gates stay closed until then. The announcement of a former boot is
+// removed when the Node shows the current one: until then, all that is known of the node is from the
+// former boot, and the controller would conclude that the shutdown was cancelled.
 func (a *Agent) announce(ctx context.Context, shutdown bool) {
 	announced, foreign := a.announcement()
 	switch {
 	case foreign:
 		a.announced = false
+		if shutdown {
+			a.awaitClosed(ctx)
+		}
 	case shutdown:
 		a.announced = true
 		a.Log.Info("the machine shuts down")
