@@ -94,15 +94,24 @@ type follower struct {
 
 // begin reports the current state. The bus may have to start logind first.
 func (f *follower) begin(ctx context.Context) error {
-	var preparing dbus.Variant
-	if err := f.manager.CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, Interface, Preparing).Store(&preparing); err != nil {
-		return fmt.Errorf("reading logind's property %s: %w", Preparing, err)
+	shutdown, err := f.preparing(ctx)
+	if err != nil {
+		return err
 	}
 	if err := f.bus.CallWithContext(ctx, busName+".GetNameOwner", 0, Name).Store(&f.owner); err != nil {
 		return fmt.Errorf("finding logind on the bus: %w", err)
 	}
-	shutdown, _ := preparing.Value().(bool)
 	return f.report(ctx, shutdown)
+}
+
+// preparing reports whether a shutdown has begun.
+func (f *follower) preparing(ctx context.Context) (bool, error) {
+	var preparing dbus.Variant
+	if err := f.manager.CallWithContext(ctx, "org.freedesktop.DBus.Properties.Get", 0, Interface, Preparing).Store(&preparing); err != nil {
+		return false, fmt.Errorf("reading logind's property %s: %w", Preparing, err)
+	}
+	shutdown, _ := preparing.Value().(bool)
+	return shutdown, nil
 }
 
 // receive handles a signal. Every process may send any signal to this connection, subscribed to or
@@ -124,11 +133,15 @@ func (f *follower) receive(ctx context.Context, signal *dbus.Signal) error {
 }
 
 // report takes the lock before it reports that no shutdown continues, so that none can begin
-// unnoticed, and releases it afterwards if one does.
+// unnoticed, and releases it afterwards if one does. logind refuses the lock if a shutdown has begun
+// meanwhile, which is then reported; its signal may report it once more.
 func (f *follower) report(ctx context.Context, shutdown bool) error {
 	if !shutdown {
 		if err := f.acquire(ctx); err != nil {
-			return err
+			if began, _ := f.preparing(ctx); !began {
+				return err
+			}
+			shutdown = true
 		}
 	}
 	f.announced(ctx, shutdown)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -68,17 +69,48 @@ func TestOnlyLogindAnnounces(t *testing.T) {
 	}
 }
 
+// logind refuses the lock if a shutdown begins after the follower has read that there is none. The
+// shutdown is announced without it.
+func TestShutdownBeginsBeforeTheLock(t *testing.T) {
+	socket := startBus(t)
+	l := startLogind(t, socket, false)
+	l.refuses.Store(true)
+	announced := make(chan bool, 16)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Follow(ctx, socket, "test", func(_ context.Context, shutdown bool) { announced <- shutdown })
+	}()
+	select {
+	case shutdown := <-announced:
+		if !shutdown {
+			t.Error("it was announced that there is no shutdown")
+		}
+	case err := <-ended:
+		t.Fatalf("Follow has returned: %v", err)
+	case <-time.After(await.Silence):
+		t.Fatal("nothing was announced")
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // A fakeLogind stands in for logind on a bus.
 type fakeLogind struct {
 	bus       *dbus.Conn
-	preparing bool
+	preparing atomic.Bool
+	// refuses is true if a shutdown begins when a process asks for a lock.
+	refuses atomic.Bool
 	// inhibited receives the connections that delay shutdowns.
 	inhibited chan string
 }
 
 func startLogind(t *testing.T, socket string, preparing bool) *fakeLogind {
 	t.Helper()
-	l := &fakeLogind{connect(t, socket), preparing, make(chan string, 16)}
+	l := &fakeLogind{bus: connect(t, socket), inhibited: make(chan string, 16)}
+	l.preparing.Store(preparing)
 	for _, exported := range []string{Interface, "org.freedesktop.DBus.Properties"} {
 		if err := l.bus.Export(l, Path, exported); err != nil {
 			t.Fatal(err)
@@ -100,11 +132,17 @@ func (l *fakeLogind) stop(t *testing.T) {
 
 // Get is called over the bus. It returns a property.
 func (l *fakeLogind) Get(_, _ string) (dbus.Variant, *dbus.Error) {
-	return dbus.MakeVariant(l.preparing), nil
+	return dbus.MakeVariant(l.preparing.Load()), nil
 }
 
-// Inhibit is called over the bus. It returns a lock.
+// Inhibit is called over the bus. It returns a lock, or logind's error.
+// Source: method_inhibit in systemd's src/login/logind-dbus.c.
 func (l *fakeLogind) Inhibit(sender dbus.Sender, _, _, _, _ string) (dbus.UnixFD, *dbus.Error) {
+	if l.refuses.Load() {
+		l.preparing.Store(true)
+		_ = l.bus.Emit(Path, Interface+"."+Announcement, true)
+		return 0, dbus.NewError(Name+".OperationInProgress", []any{"The operation inhibition has been requested for is already running"})
+	}
 	l.inhibited <- string(sender)
 	return dbus.UnixFD(os.Stderr.Fd()), nil // the follower gets a copy
 }
