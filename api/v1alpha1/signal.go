@@ -206,7 +206,9 @@ type PodsSignal struct {
 	//
 	// After a reboot, or after the Node was re-created, an annotation from before
 	// does not count until it is removed and set again. A program that sets the
-	// annotation on its own pod must therefore remove it when it starts.
+	// annotation on its own pod must therefore remove it when it starts. A gate that
+	// was open before a reboot that nodegate did not observe stays open on such an
+	// annotation.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=317

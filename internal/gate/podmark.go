@@ -13,6 +13,9 @@ import "strconv"
 // API server records. The time and the pod's UID identify the mark. Times are compared
 // only for equality, except where a record could not list the marks or the Node is
 // newer than the pod. In these cases both times come from the API server.
+//
+// The record of an open gate lists no marks: after a reboot that was not observed, the
+// gate stays open on old ones.
 
 // mark returns the incarnation of the pod's mark.
 func (p *Pod) mark() Incarnation {

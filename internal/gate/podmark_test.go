@@ -91,8 +91,9 @@ func (s markedAgent) Read(in Input) Reading {
 	return Reading{State: NotYet}
 }
 
-// A pod survives the reboot of its node with its annotation. The gate waits until the
-// annotation has been removed and set again, whether or not the reboot was observed.
+// A pod survives the reboot of its node with its annotation. A gate that closes for the
+// reboot waits until the annotation has been removed and set again, whether or not its
+// pods were observed.
 func TestMarkAcrossReboot(t *testing.T) {
 	mark := func(containers string, at time.Time) Pod {
 		p := somePod("p", containers, epoch.Add(-time.Minute))
