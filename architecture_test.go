@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	"internal/logind":      {},
 
 	// Removal of nodegate from a cluster.
-	"internal/release":   {"api/v1alpha1", "internal/admission", "internal/gate", "internal/kube/read", "internal/kube/write"},
+	"internal/release":   {"api/v1alpha1", "internal/admission", "internal/gate", "internal/install", "internal/kube/read", "internal/kube/write"},
 	"internal/uninstall": {"api/v1alpha1", "internal/admission", "internal/install", "internal/kube/restconfig", "internal/printer", "internal/release"},
 
 	"internal/tolerate": {"api/v1alpha1", "internal/admission", "internal/gate", "internal/gateset", "internal/kube/write", "internal/release"},

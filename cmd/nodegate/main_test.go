@@ -195,7 +195,7 @@ func TestManifestsAndHelp(t *testing.T) {
 		{[]string{"--version"}, []string{"nodegate "}},
 		{nil, []string{"controller", "manifests"}},
 		{[]string{"controller", "--help"}, []string{"--kubeconfig", "SIGTERM", "--allowed-taint-keys", "--gates"}},
-		{[]string{"release", "--help"}, []string{"list nodegates.nodegate.dev and get the Lease nodegate, unless --force is\nused"}},
+		{[]string{"release", "--help"}, []string{"list nodegates.nodegate.dev and get the Lease nodegate, unless --force is\nused, and, if this Lease does not exist, get the ClusterRoleBinding nodegate"}},
 		{[]string{"manifests", "--allowed-taint-keys=example.com/key", "--namespace=other"}, []string{"kind: CustomResourceDefinition", "example.com/key", "namespace: other"}},
 		{[]string{"manifests", "--allowed-taint-keys=example.com/key", "--allowed-stamp-annotations=example.com/at"}, []string{"example.com/at"}},
 	} {

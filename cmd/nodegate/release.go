@@ -41,9 +41,10 @@ func newReleaseCommand() *cobra.Command {
 			"changed. The command depends on the nodes only: it needs no controller, CRD or kubectl. Required permissions: get,\n" +
 			"list and patch nodes; patch nodes/status, if gates have published conditions; while nodegate's policies are\n" +
 			"installed, override nodegates.nodegate.dev; list nodegates.nodegate.dev and get the Lease nodegate, unless --force is\n" +
-			"used.\n\n" +
+			"used, and, if this Lease does not exist, get the ClusterRoleBinding nodegate.\n\n" +
 			"While nodegate is running, the command rejects gates that exist, because they would close again: delete the gates\n" +
-			"instead. It can be interrupted and run again. 'kubectl gate release' is the same with all flags of kubectl.",
+			"instead. It cannot detect a controller with --leader-elect=false, which has no Lease: stop it first. The command can be\n" +
+			"interrupted and run again. 'kubectl gate release' is the same with all flags of kubectl.",
 		Example: "  nodegate release --all --kubeconfig admin.kubeconfig --dry-run=client\n  nodegate release --all --gate cilium",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) > 0 == all {

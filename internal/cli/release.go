@@ -21,11 +21,12 @@ const releaseHelp = "Remove from nodes the taints that gates' records contain, t
 	"the policies are gone. 'kubectl gate uninstall' removes those, too, and releases all nodes.\n\n" +
 	"Required permissions: get, list and patch nodes; patch nodes/status, if gates have published conditions; while\n" +
 	"nodegate's policies are installed, override nodegates.nodegate.dev; list nodegates.nodegate.dev and get the Lease\n" +
-	"nodegate, unless --force is used. The command does not ask for confirmation: see --dry-run. It can be interrupted and\n" +
-	"run again.\n\n" +
+	"nodegate, unless --force is used, and, if this Lease does not exist, get the ClusterRoleBinding nodegate. The command\n" +
+	"does not ask for confirmation: see --dry-run. It can be interrupted and run again.\n\n" +
 	"While nodegate is running (its Lease is looked up in the namespace of -n, default " + v1alpha1.DefaultNamespace + "), gates that\n" +
 	"exist are not released without --force. Delete these gates, which opens them on all nodes, or override them on some\n" +
-	"nodes for a limited time.\n\n" +
+	"nodes for a limited time. If nodegate is installed in another namespace, the command asks for that one. It cannot\n" +
+	"detect a controller with --leader-elect=false, which has no Lease: stop it first.\n\n" +
 	"The exit status is 0 if everything requested was removed, 1 if something is left, and 2 if the release did not start\n" +
 	"or was interrupted."
 

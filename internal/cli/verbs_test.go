@@ -270,11 +270,11 @@ func TestThePageHasEveryVerb(t *testing.T) {
 // The help of release and its page contain the permissions without which it always refuses.
 func TestPermissionsOfRelease(t *testing.T) {
 	row := permissionsOnPage(t, "`release`")
-	if !strings.Contains(row, "list gates and get the lease, unless `--force` is used") {
+	if !strings.Contains(row, "list gates and get the lease, unless `--force` is used, and, if the lease does not exist, get the clusterrolebinding `nodegate`") {
 		t.Errorf("the page does not contain them: %s", row)
 	}
 	help := strings.Join(strings.Fields(newRelease(newConnection(genericiooptions.NewTestIOStreamsDiscard())).Long), " ")
-	if !strings.Contains(help, "list nodegates.nodegate.dev and get the Lease nodegate, unless --force is used") {
+	if !strings.Contains(help, "list nodegates.nodegate.dev and get the Lease nodegate, unless --force is used, and, if this Lease does not exist, get the ClusterRoleBinding nodegate") {
 		t.Errorf("the help does not contain them:\n%s", help)
 	}
 	a := newAPIServer(t, smallCluster())

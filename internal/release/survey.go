@@ -48,7 +48,7 @@ func survey(ctx context.Context, config *rest.Config, objects metadata.Interface
 	}
 	s := &situation{namespace: namespace}
 	s.gates, s.gatesUnknown = existingGates(ctx, objects)
-	s.running, s.runningUnknown = Running(ctx, core, namespace)
+	s.running, s.runningUnknown = runs(ctx, core, namespace)
 	binding, err := core.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, admission.BirthPolicy, metav1.GetOptions{})
 	if err == nil { // without permission to read it, there is no remark
 		s.birthActive = s.hasGates(ctx, core, binding)
@@ -59,20 +59,43 @@ func survey(ctx context.Context, config *rest.Config, objects metadata.Interface
 	return s, nil
 }
 
+// runs reports whether a controller is running. If no Lease shows this, it returns an error if the
+// controller may be running in another namespace.
+func runs(ctx context.Context, core kubernetes.Interface, namespace string) (bool, error) {
+	lease, err := readLease(ctx, core, namespace)
+	if err != nil || Held(lease, time.Now()) {
+		return err == nil, err
+	}
+	_, err = CheckNamespace(ctx, core, namespace)
+	if lease != nil && apierrors.IsForbidden(err) { // the Lease makes another namespace unlikely
+		return false, nil
+	}
+	return false, err
+}
+
 // Running reports whether a controller is running, that is, holds its lease.
 func Running(ctx context.Context, core kubernetes.Interface, namespace string) (bool, error) {
+	lease, err := readLease(ctx, core, namespace)
+	return Held(lease, time.Now()), err
+}
+
+// readLease returns the controller's lease, or nil if it does not exist.
+func readLease(ctx context.Context, core kubernetes.Interface, namespace string) (*coordinationv1.Lease, error) {
 	lease, err := core.CoordinationV1().Leases(namespace).Get(ctx, v1alpha1.LeaseName, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return false, nil
+		return nil, nil
 	case err != nil:
-		return false, fmt.Errorf("reading the Lease %s/%s: %w", namespace, v1alpha1.LeaseName, err)
+		return nil, fmt.Errorf("reading the Lease %s/%s: %w", namespace, v1alpha1.LeaseName, err)
 	}
-	return Held(lease, time.Now()), nil
+	return lease, nil
 }
 
-// Held reports whether a controller's lease is held and renewed.
+// Held reports whether a controller's lease exists, is held and renewed.
 func Held(l *coordinationv1.Lease, now time.Time) bool {
+	if l == nil {
+		return false
+	}
 	spec := &l.Spec
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
 		return false

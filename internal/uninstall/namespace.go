@@ -9,12 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/nodegate/nodegate/internal/install"
 	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/release"
 )
@@ -22,19 +20,11 @@ import (
 // checkNamespace returns an error if nodegate is installed in another namespace. Its
 // workloads there would remain without permissions, while uninstalling seemed complete.
 func (u *uninstaller) checkNamespace(ctx context.Context) error {
-	binding, err := u.core.RbacV1().ClusterRoleBindings().Get(ctx, install.ClusterRole, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return u.checkParameters(ctx)
-	case err != nil:
-		return fmt.Errorf("determining nodegate's namespace: %w", err)
+	bound, err := release.CheckNamespace(ctx, u.core, u.Namespace)
+	if bound || err != nil {
+		return err
 	}
-	for i := range binding.Subjects {
-		if s := &binding.Subjects[i]; s.Kind == rbacv1.ServiceAccountKind && s.Namespace != u.Namespace {
-			return u.installedIn(s.Namespace)
-		}
-	}
-	return nil
+	return u.checkParameters(ctx)
 }
 
 // checkParameters returns an error if parameters exist only in another namespace. The controller has
@@ -56,13 +46,9 @@ func (u *uninstaller) checkParameters(ctx context.Context) error {
 		}
 	}
 	if elsewhere != "" {
-		return u.installedIn(elsewhere)
+		return release.InstalledIn(elsewhere, u.Namespace)
 	}
 	return nil
-}
-
-func (u *uninstaller) installedIn(namespace string) error {
-	return fmt.Errorf("nodegate is installed in namespace %s, not in %s: use --namespace=%[1]s", namespace, u.Namespace)
 }
 
 // deleteNamespace deletes nodegate's namespace if it contains nothing else.
