@@ -11,30 +11,37 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
-// defaultTransientPrefixes are prefixes of the keys of transient taints: taints that
-// appear and disappear while a node is set up, drained or repaired. A daemon that does
-// not tolerate such a taint still belongs on the node; its pod is created when the
-// taint is removed.
+// defaultTransientPrefixes are, with those of startup taints, prefixes of the keys of
+// transient taints: taints that appear and disappear while a node is set up, drained or
+// repaired. A daemon that does not tolerate such a taint still belongs on the node; its
+// pod is created when the taint is removed.
 var defaultTransientPrefixes = []string{
 	"node.kubernetes.io/",
 	"node.cloudprovider.kubernetes.io/",
 	"node.cluster.x-k8s.io/",
-	"node.cilium.io/",
 	"karpenter.sh/",
-	"readiness.k8s.io/",
-	"startup.k8s.io/",
-	"nidhogg.uswitch.com/",
-	"startup-taint.cluster-autoscaler.kubernetes.io/",
 	"status-taint.cluster-autoscaler.kubernetes.io/",
-	"ignore-taint.cluster-autoscaler.kubernetes.io/",
-	"NodeReadiness", // Kuma
 	"ToBeDeletedByClusterAutoscaler",
 	"DeletionCandidateOfClusterAutoscaler",
 }
 
-// defaultTransientSuffixes are suffixes that CNI plugins and CSI drivers use for such
-// keys, for example ebs.csi.aws.com/agent-not-ready and cni.istio.io/not-ready.
-var defaultTransientSuffixes = []string{
+// startupPrefixes are prefixes of the keys of taints that a node has until it is set up.
+var startupPrefixes = []string{
+	corev1.TaintNodeNetworkUnavailable,
+	"node.cilium.io/",
+	"karpenter.sh/unregistered",
+	"readiness.k8s.io/",
+	"startup.k8s.io/",
+	"nidhogg.uswitch.com/",
+	"startup-taint.cluster-autoscaler.kubernetes.io/",
+	"ignore-taint.cluster-autoscaler.kubernetes.io/",
+	"NodeReadiness", // Kuma
+}
+
+// startupSuffixes are suffixes that CNI plugins, CSI drivers and others use for such
+// keys, for example ebs.csi.aws.com/agent-not-ready, cni.istio.io/not-ready and
+// node.kubernetes.io/not-ready.
+var startupSuffixes = []string{
 	"/agent-not-ready",
 	"/not-ready",
 	"/uninitialized",
@@ -79,10 +86,20 @@ func (t Transient) Foreign(taints []corev1.Taint) bool {
 }
 
 func (t Transient) foreign(key string) bool {
-	begins := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
-	ends := func(suffix string) bool { return strings.HasSuffix(key, suffix) }
-	return slices.ContainsFunc(defaultTransientPrefixes, begins) || slices.ContainsFunc(defaultTransientSuffixes, ends) ||
-		slices.ContainsFunc(t.Prefixes, begins)
+	return IsStartupTaint(key) || hasPrefix(key, defaultTransientPrefixes) || hasPrefix(key, t.Prefixes)
+}
+
+// IsStartupTaint reports whether taints with this key are well known to be removed when the node
+// has been set up. Unlike other transient taints, they are not those of a node that is drained
+// or repaired.
+func IsStartupTaint(key string) bool {
+	return hasPrefix(key, startupPrefixes) || slices.ContainsFunc(startupSuffixes, func(suffix string) bool {
+		return strings.HasSuffix(key, suffix)
+	})
+}
+
+func hasPrefix(key string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
 }
 
 func beingSetUp(taints []corev1.Taint) bool {

@@ -37,6 +37,9 @@ type Explanation struct {
 	Gates []Gate `json:"gates"`
 	// Others are reasons why nodes do not fit the pod even if all gates are open.
 	Others []Other `json:"others"`
+	// Temporary are reasons why nodes that would fit the pod do not fit it yet: they are expected to
+	// end while the nodes are set up, such as devices that have not registered.
+	Temporary []Other `json:"temporary,omitempty"`
 	// Unread lists the read errors. What could not be read is unknown.
 	Unread []string `json:"unread,omitempty"`
 }
@@ -86,7 +89,7 @@ type Wait struct {
 	Nodes int `json:"nodes"`
 }
 
-// Other is a reason why nodes do not fit the pod even if all gates are open.
+// Other is a reason, apart from gates, why nodes do not fit the pod.
 type Other struct {
 	Message string `json:"message"`
 	// Nodes is the number of nodes.

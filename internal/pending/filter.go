@@ -65,24 +65,33 @@ func (f *filter) untolerated(n *Node) (taints []corev1.Taint) {
 	return taints
 }
 
-// obstacle returns the first reason, apart from gates, why the pod does not fit a node, or "".
-// taints are the untolerated taints that belong to no gate.
-func (f *filter) obstacle(n *Node, taints []corev1.Taint) string {
+// obstacles returns the first reason, apart from gates, why the pod does not fit a node, or "".
+// taints are the untolerated taints that belong to no gate. Reasons that are expected to end while
+// the node is set up are returned separately.
+func (f *filter) obstacles(n *Node, taints []corev1.Taint, s *setup) (lasting string, temporary []string) {
 	if matches, err := f.affinity.Match(n.Node); err != nil {
-		return "the pod's node affinity is invalid: " + err.Error()
+		return "the pod's node affinity is invalid: " + err.Error(), nil
 	} else if !matches {
-		return "the pod's node selector or affinity does not match"
+		return "the pod's node selector or affinity does not match", nil
 	}
-	if len(taints) > 0 {
-		t := taints[0]
-		return "the pod does not tolerate " + gate.TaintText(v1alpha1.TaintOf(t))
+	for i := range taints {
+		message := "the pod does not tolerate " + gate.TaintText(v1alpha1.TaintOf(taints[i]))
+		if !s.removes(&taints[i]) {
+			return message, nil
+		}
+		temporary = append(temporary, message)
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.requests)) {
 		want, free := f.requests[name], n.Status.Allocatable[name]
 		free.Sub(n.Requested[name])
-		if !want.IsZero() && want.Cmp(free) > 0 {
-			return "insufficient " + string(name)
+		if want.IsZero() || want.Cmp(free) <= 0 {
+			continue
 		}
+		message := "insufficient " + string(name)
+		if !s.adds(name) {
+			return message, nil
+		}
+		temporary = append(temporary, message)
 	}
-	return ""
+	return "", temporary
 }

@@ -61,10 +61,18 @@ func Of(f *Facts) *Explanation {
 	for _, g := range f.Pod.Spec.SchedulingGates {
 		e.SchedulingGates = append(e.SchedulingGates, g.Name)
 	}
-	c := &count{Explanation: e, gates: map[string]*Gate{}, others: map[string]int{}}
-	filter := newFilter(f.Pod)
+	c := &count{Explanation: e, gates: map[string]*Gate{}, others: map[string]int{}, temporary: map[string]int{}}
+	filter, types := newFilter(f.Pod), make(types)
+	candidates := make([]candidate, 0, len(f.Nodes))
 	for i := range f.Nodes {
-		c.add(f, filter, &f.Nodes[i])
+		n := f.candidate(filter, &f.Nodes[i])
+		if candidates = append(candidates, n); len(n.holding) == 0 {
+			types.add(n.node)
+		}
+	}
+	for i := range candidates {
+		candidates[i].types = types
+		c.add(filter, &candidates[i])
 	}
 	c.done(f)
 	return e
@@ -87,38 +95,50 @@ func rejectionOf(pod *corev1.Pod) *Rejection {
 // count sums up the explanation over the nodes.
 type count struct {
 	*Explanation
-	gates  map[string]*Gate
-	others map[string]int
+	gates             map[string]*Gate
+	others, temporary map[string]int
+}
+
+// candidate is a node with the taints that keep the pod off and belong to no gate.
+type candidate struct {
+	setup
+	taints []corev1.Taint
+}
+
+func (f *Facts) candidate(filter *filter, n *Node) candidate {
+	c := candidate{setup: setup{facts: f, node: n}, taints: filter.untolerated(n)}
+	if len(c.taints) > 0 {
+		c.holding, c.taints = f.holding(n, c.taints)
+	}
+	return c
 }
 
 // add adds a node.
-func (c *count) add(f *Facts, filter *filter, n *Node) {
-	taints := filter.untolerated(n)
-	var holding []explain.Gate
-	if len(taints) > 0 {
-		holding, taints = f.holding(n, taints)
-	}
-	other := filter.obstacle(n, taints)
+func (c *count) add(filter *filter, n *candidate) {
+	other, temporary := filter.obstacles(n.node, n.taints, &n.setup)
 	switch {
-	case other == "" && len(holding) == 0:
-		c.Fit = append(c.Fit, n.Name)
+	case other == "" && len(n.holding) == 0:
+		c.Fit = append(c.Fit, n.node.Name)
 		return
 	case other == "":
 		c.WouldFit++
 	default:
 		c.others[other]++
 	}
-	if len(holding) > 0 {
+	for _, message := range temporary {
+		c.temporary[message]++
+	}
+	if len(n.holding) > 0 {
 		c.KeptOff++
 	}
-	for i := range holding {
-		g := c.gate(&holding[i])
+	for i := range n.holding {
+		g := c.gate(&n.holding[i])
 		if other != "" {
 			g.Others++
 			continue
 		}
-		g.Nodes = append(g.Nodes, Held{Node: n.Name, Since: holding[i].Since})
-		g.wait(&holding[i])
+		g.Nodes = append(g.Nodes, Held{Node: n.node.Name, Since: n.holding[i].Since})
+		g.wait(&n.holding[i])
 	}
 }
 
@@ -213,9 +233,16 @@ func (c *count) done(f *Facts) {
 		c.Gates = append(c.Gates, *g)
 	}
 	slices.SortStableFunc(c.Gates, func(a, b Gate) int { return -cmp.Compare(len(a.Nodes), len(b.Nodes)) })
-	for _, message := range slices.Sorted(maps.Keys(c.others)) {
-		c.Others = append(c.Others, Other{Message: message, Nodes: c.others[message]})
-	}
-	slices.SortStableFunc(c.Others, func(a, b Other) int { return -cmp.Compare(a.Nodes, b.Nodes) })
+	c.Others, c.Temporary = sorted(c.others), sorted(c.temporary)
 	slices.Sort(c.Fit)
+}
+
+// sorted returns reasons, most frequent first.
+func sorted(nodes map[string]int) []Other {
+	all := make([]Other, 0, len(nodes))
+	for _, message := range slices.Sorted(maps.Keys(nodes)) {
+		all = append(all, Other{Message: message, Nodes: nodes[message]})
+	}
+	slices.SortStableFunc(all, func(a, b Other) int { return -cmp.Compare(a.Nodes, b.Nodes) })
+	return all
 }

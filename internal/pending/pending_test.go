@@ -103,6 +103,65 @@ spec:
   taint: {key: example.com/b, effect: NoSchedule}
   openWhen: [{name: fit, label: {key: fit}}]`
 
+// gpus waits for devices by their number, plugin by the daemon that registers them, nics for other
+// devices, and sick closes on nodes that have a label. They select nodes by the label pool.
+const gpus = `
+metadata: {name: gpus}
+spec:
+  nodeSelector: {matchLabels: {pool: gpus}}
+  taint: {key: example.com/gpus, effect: NoSchedule}
+  openWhen: [{name: gpus, resource: {name: example.com/gpu, atLeast: 4}}]`
+
+const plugin = `
+metadata: {name: plugin}
+spec:
+  nodeSelector: {matchLabels: {pool: plugin}}
+  taint: {key: example.com/plugin, effect: NoSchedule}
+  openWhen: [{name: plugin, daemonSet: {namespace: kube-system, name: plugin}}]`
+
+const nics = `
+metadata: {name: nics}
+spec:
+  nodeSelector: {matchLabels: {pool: nics}}
+  taint: {key: example.com/nics, effect: NoSchedule}
+  openWhen: [{name: nics, resource: {name: example.com/nic}}]`
+
+const sick = `
+metadata: {name: sick}
+spec:
+  nodeSelector: {matchLabels: {pool: sick}}
+  taint: {key: example.com/sick, effect: NoSchedule}
+  closeWhen: [{name: sick, label: {key: pool}}]`
+
+// inPool puts a node into the pool of a gate that is closed on it.
+func inPool(gate string) func(*pending.Node) {
+	return func(n *pending.Node) {
+		n.Labels["pool"] = gate
+		n.Facts.Node.Records[gate] = `{"state":"Closed","reason":"Birth","since":"2026-03-01T02:59:00Z","boot":"b","taint":"example.com/` + gate + `:NoSchedule","source":"crd"}`
+		tainted("example.com/" + gate)(n)
+	}
+}
+
+func ofType(instanceType string) func(*pending.Node) {
+	return func(n *pending.Node) { n.Labels[corev1.LabelInstanceTypeStable] = instanceType }
+}
+
+// devices sets the numbers of devices that the node has, and that its pods request.
+func devices(registered, requested string) func(*pending.Node) {
+	return func(n *pending.Node) {
+		n.Status.Allocatable[device] = resource.MustParse(registered)
+		n.Requested = corev1.ResourceList{device: resource.MustParse(requested)}
+		n.Facts.Node.Allocatable = map[string]resource.Quantity{device: resource.MustParse(registered)}
+	}
+}
+
+const device = "example.com/gpu"
+
+// usesDevices makes the pod request two devices.
+func usesDevices(p *corev1.Pod) {
+	p.Spec.Containers[0].Resources.Requests[device] = resource.MustParse("2")
+}
+
 // scenarios are pods, and fleets that they do not run on.
 var scenarios = map[string]struct {
 	pod    *corev1.Pod
@@ -178,6 +237,40 @@ var scenarios = map[string]struct {
 		})},
 		wouldFit: 1,
 	},
+	"devices": {
+		pod: pod(usesDevices),
+		nodes: []pending.Node{
+			node("none", inPool("gpus")),
+			node("some", inPool("gpus"), devices("1", "0")),
+			node("none-free", inPool("gpus"), devices("4", "4")), // the gate is about to open
+			node("no-plugin", inPool("plugin")),
+			node("no-plugin-no-cpu", inPool("plugin"), uses("4", "0")),
+			node("first-of-type", inPool("plugin"), ofType("large")),
+			node("deleted", inPool("deleted")),
+			node("file", inPool("file"), func(n *pending.Node) {
+				n.Facts.Node.Records["file"] = strings.Replace(n.Facts.Node.Records["file"], "crd", "files", 1)
+			}),
+			node("nics", inPool("nics")),
+			node("sick", inPool("sick")),
+			node("cpus", ofType("small")),
+			node("cpus-held", held(closedAt("02:59:00")), ofType("small")),
+			node("gpus", ofType("medium"), devices("4", "4")),
+			node("gpus-held", held(closedAt("02:59:00")), ofType("medium"), devices("0", "0")),
+		},
+		wouldFit: 6,
+	},
+	"being-set-up": {
+		pod: pod(),
+		nodes: []pending.Node{
+			node("n1", held(closedAt("02:59:00")), tainted(corev1.TaintNodeNotReady)),
+			node("n2", held(closedAt("02:59:00")), tainted("node.cloudprovider.kubernetes.io/uninitialized"), tainted(corev1.TaintNodeNotReady)),
+			node("dedicated", held(closedAt("02:59:00")), tainted(corev1.TaintNodeNotReady), tainted("dedicated")),
+			node("cordoned", held(closedAt("02:59:00")), func(n *pending.Node) { n.Spec.Unschedulable = true }),
+			node("unreachable", held(closedAt("02:59:00")), tainted(corev1.TaintNodeUnreachable)),
+			node("open", tainted(corev1.TaintNodeNotReady)),
+		},
+		wouldFit: 2,
+	},
 	"tolerates": {
 		pod: pod(func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "example.com/a", Operator: corev1.TolerationOpExists}}
@@ -210,7 +303,7 @@ func TestExplanations(t *testing.T) {
 	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			e := pending.Of(&pending.Facts{
-				Object: "pod web/frontend", Pod: s.pod, Nodes: s.nodes, Gates: gateset.Reported(clitest.Declare(t, agent, other)),
+				Object: "pod web/frontend", Pod: s.pod, Nodes: s.nodes, Gates: gateset.Reported(clitest.Declare(t, agent, other, gpus, plugin, nics, sick)),
 				Usual: s.usual, Unread: s.unread, Now: clitest.Now,
 			})
 			if e.WouldFit != s.wouldFit || len(e.Fit) != s.fit {

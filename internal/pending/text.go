@@ -25,14 +25,8 @@ func (e *Explanation) Text() string {
 	for i := range e.Gates {
 		e.Gates[i].write(&b, e.Time)
 	}
-	if len(e.Others) > 0 {
-		b.WriteString("\nNodes that would not fit it even if all gates were open:\n")
-		rows := printer.NewRows(&b)
-		for _, o := range e.Others {
-			rows.Row(printer.Count(o.Nodes, "node"), o.Message)
-		}
-		rows.Flush()
-	}
+	writeOthers(&b, "Expected to end while these nodes are set up, and not counted", e.Temporary)
+	writeOthers(&b, "Nodes that would not fit it even if all gates were open", e.Others)
 	if len(e.Unread) > 0 {
 		b.WriteByte('\n')
 	}
@@ -40,6 +34,18 @@ func (e *Explanation) Text() string {
 		fmt.Fprintf(&b, "Incomplete: %s.\n", what)
 	}
 	return b.String()
+}
+
+func writeOthers(b *strings.Builder, title string, others []Other) {
+	if len(others) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\n%s:\n", title)
+	rows := printer.NewRows(b)
+	for _, o := range others {
+		rows.Row(printer.Count(o.Nodes, "node"), o.Message)
+	}
+	rows.Flush()
 }
 
 func (e *Explanation) writeSummary(b *strings.Builder) {
