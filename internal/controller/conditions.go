@@ -99,7 +99,7 @@ func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s 
 	condition(v1alpha1.ConditionReady, ready, reason, message)
 	if s.ThrottledKnown {
 		out.Nodes.Throttled = int32(s.Throttled.Count)
-		unless(s.Throttled.Count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, dryRun+throttledMessage(s, ng))
+		unless(s.Throttled.Count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, dryRun+s.ThrottledMessage(ng))
 	} else { // the previous condition remains
 		out.Nodes.Throttled = last.status.Nodes.Throttled
 	}
@@ -110,18 +110,8 @@ func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s 
 		unless(s.Contended.Count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
 			"another writer keeps reverting the taint on %s; %s", s.Contended, last.contention.writer))
 	}
-	unless(s.Overdue.Count+s.Lapsed.Count+s.Published.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, dryRun+overdueMessage(ng, s))
+	unless(s.Overdue.Count+s.Lapsed.Count+s.Published.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, dryRun+s.OverdueMessage(ng))
 	return out
-}
-
-// throttledMessage describes the nodes that wait for budget, and why they must be closed.
-func throttledMessage(s *fleet.Summary, ng *v1alpha1.NodeGate) string {
-	message := fmt.Sprintf("closing waits for budget on %s: budget.maxReclosed (%s) does not allow more closed nodes in their zone",
-		s.Throttled, ng.Spec.Budget.MaxReclosed)
-	if s.Lost != "" {
-		message += "; " + s.Lost
-	}
-	return message
 }
 
 // ready returns whether a gate is ready. Problems are checked in the order in which they
@@ -146,7 +136,7 @@ func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, last *reported, s *
 	if reason, message := r.unmet(o, g, ng); reason != "" {
 		return false, reason, message
 	}
-	remarks := remarks(s)
+	remarks := s.Remarks()
 	if reason, message := diagnose(g, o, &remarks); reason != "" {
 		return false, reason, message
 	}
@@ -160,12 +150,12 @@ func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, last *reported, s *
 		return false, reason, message
 	}
 	if g.Mode == v1alpha1.ModeDryRun {
-		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new nodes are not closed: status.nodes and status.waiting show what the gate would do" + remarks + unknownText(s)
+		return true, v1alpha1.ReasonInDryRun, "no node is changed, and new nodes are not closed: status.nodes and status.waiting show what the gate would do" + remarks + s.UndecidedText()
 	}
 	if ng.Spec.Follows() {
-		return true, v1alpha1.ReasonReady, "everything that the gate depends on is observed" + unknownText(s) + overridesText(s)
+		return true, v1alpha1.ReasonReady, "everything that the gate depends on is observed" + s.UndecidedText() + s.OverridesText()
 	}
-	return true, v1alpha1.ReasonReady, "the API server closes new nodes, and everything that the gate depends on is observed" + remarks + overridesText(s)
+	return true, v1alpha1.ReasonReady, "the API server closes new nodes, and everything that the gate depends on is observed" + remarks + s.OverridesText()
 }
 
 // unproved returns what the API server does not do for a gate, or not provably, or "".
@@ -218,24 +208,4 @@ func diagnose(g *gate.Gate, o *observed, remarks *string) (reason, message strin
 		}
 	}
 	return "", ""
-}
-
-// remarks returns facts about a gate that are not problems but may be unintended.
-func remarks(s *fleet.Summary) string {
-	if s.Counts.Selected == 0 {
-		return "; nodeSelector selects no node at present"
-	}
-	if s.Counts.NonMembers > 0 {
-		return fmt.Sprintf("; %d of the selected nodes are not members: see status.nonMembers", s.Counts.NonMembers)
-	}
-	return ""
-}
-
-// unknownText describes the nodes on which it is unknown whether a closeWhen gate should
-// close.
-func unknownText(s *fleet.Summary) string {
-	if s.Undecided.Count == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; unknown, and therefore not closed, on %s: %s", s.Undecided, s.UndecidedWhy)
 }

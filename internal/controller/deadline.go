@@ -4,10 +4,8 @@ package controller
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/telemetry"
@@ -26,17 +24,4 @@ func (c *Controller) reportDeadline(set *gateset.Set, n *gate.Node, g *gate.Gate
 	c.log.Info("deadline passed", "gate", v.Gate, "node", n.Name, "action", action)
 	c.events.Warning(n, telemetry.GateReference(set.Object(v.Gate)), v1alpha1.EventDeadlinePassed, string(action), fmt.Sprintf(
 		"gate %s %s on this node because its deadline has passed; it waits for: %s", v.Gate, effect, gate.Clip(g.WaitsFor(v), blockersMax)))
-}
-
-// overdueMessage describes the nodes whose deadline has passed, and what the first of
-// them waits for.
-func overdueMessage(ng *v1alpha1.NodeGate, s *fleet.Summary) string {
-	var parts []string
-	if s.Overdue.Count > 0 {
-		parts = append(parts, fmt.Sprintf("past the deadline and kept closed: %s; %s", s.Overdue, s.OverdueFor))
-	}
-	if s.Lapsed.Count > 0 {
-		parts = append(parts, fmt.Sprintf("opened by the deadline, while the signals have not held yet: %s", s.Lapsed))
-	}
-	return strings.Join(append(parts, publishedText(ng, s)...), "; ")
 }

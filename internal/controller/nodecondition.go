@@ -4,10 +4,8 @@ package controller
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
@@ -39,17 +37,4 @@ func (c *Controller) noteConditions(n *gate.Node, d *gate.Decision, err error) {
 	case errors.Is(err, write.ErrDenied) && !errors.Is(err, write.ErrRejected):
 		c.permissions.require(patchNodeStatus)
 	}
-}
-
-// publishedText describes the nodes that have the gate's condition, and those that wait
-// for it.
-func publishedText(ng *v1alpha1.NodeGate, s *fleet.Summary) (parts []string) {
-	if s.Published.Count > 0 {
-		parts = append(parts, fmt.Sprintf("with condition %s%s: %s", v1alpha1.DeadlineConditionPrefix, ng.Name, s.Published))
-	}
-	if s.Unpublished.Count > 0 {
-		parts = append(parts, fmt.Sprintf("waiting for this condition, because budget.maxReclosed (%s) does not allow it on more nodes in their zone: %s",
-			ng.Spec.Budget.MaxReclosed, s.Unpublished))
-	}
-	return parts
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/telemetry"
@@ -50,15 +49,3 @@ func (c *Controller) reportOverrides(set *gateset.Set, n *gate.Node, d *gate.Dec
 
 // ignoredMax limits the length of the reason why an override is ignored.
 const ignoredMax = 256
-
-// overridesText describes the nodes with an override, and with one that is ignored.
-func overridesText(s *fleet.Summary) string {
-	text := ""
-	if s.Overridden.Count > 0 {
-		text += fmt.Sprintf("; manually overridden on %s", s.Overridden)
-	}
-	if s.Ignored.Count > 0 {
-		text += fmt.Sprintf("; the override is ignored on %s: %s", s.Ignored, s.IgnoredWhy)
-	}
-	return text
-}
