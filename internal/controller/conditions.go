@@ -63,55 +63,77 @@ func (r *reporter) feedsError(needs gate.Needs) error {
 	return nil
 }
 
-// status returns the status of a gate.
+// status returns the status of a gate. While the status is inherited, the ledger has a part of the
+// fleet only: counts and conditions about nodes do not change, and Ready does not become True.
 func (r *reporter) status(o *observed, ng *v1alpha1.NodeGate, last *reported, s *fleet.Summary) v1alpha1.NodeGateStatus {
 	out := *last.status.DeepCopy()
-	out.ObservedGeneration, out.Nodes, out.Waiting = ng.Generation, s.Counts, s.Waiting
-	out.NonMembers = s.NonMembersByReason()
 	out.PlainOptOut = r.plainOptOut
-	out.Groups = r.groupCounts(ng)
-	condition := func(kind string, holds bool, reason, message string) {
-		status := metav1.ConditionFalse
-		if holds {
-			status = metav1.ConditionTrue
-		}
-		meta.SetStatusCondition(&out.Conditions, metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: gate.Clip(message, messageMax), ObservedGeneration: ng.Generation,
-			LastTransitionTime: metav1.NewTime(r.clock.Now()).Rfc3339Copy(), // as it is stored
-		})
+	now := metav1.NewTime(r.clock.Now()).Rfc3339Copy() // as it is stored
+	to := conditionSetter{&out.Conditions, ng.Generation, now}
+	if !o.set.Compiling(ng.Name) { // otherwise the previous condition remains
+		a := o.set.Acceptance[ng.Name]
+		to.set(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
 	}
-	unless := func(none bool, kind, reason, message string) {
-		if none {
-			meta.RemoveStatusCondition(&out.Conditions, kind)
-			return
-		}
-		condition(kind, true, reason, message)
+	ready, reason, message := r.ready(o, ng, last, s)
+	if !ready || !last.inherited {
+		to.set(v1alpha1.ConditionReady, ready, reason, message)
 	}
+	if !last.inherited {
+		out.ObservedGeneration, out.Nodes, out.Waiting = ng.Generation, s.Counts, s.Waiting
+		out.NonMembers, out.Groups = s.NonMembersByReason(), r.groupCounts(ng)
+		out.Nodes.Throttled = last.status.Nodes.Throttled
+		if s.ThrottledKnown {
+			out.Nodes.Throttled = int32(s.Throttled.Count)
+		}
+		setNodeConditions(to, ng, last, s)
+	}
+	return out
+}
+
+// setNodeConditions sets the conditions about problems of nodes, or removes them.
+func setNodeConditions(to conditionSetter, ng *v1alpha1.NodeGate, last *reported, s *fleet.Summary) {
 	dryRun := ""
 	if ng.Spec.Mode == v1alpha1.ModeDryRun {
 		dryRun = "dry run, no node is changed: "
 	}
-	if !o.set.Compiling(ng.Name) { // otherwise the previous condition remains
-		a := o.set.Acceptance[ng.Name]
-		condition(v1alpha1.ConditionAccepted, a.Accepted, a.Reason, a.Message)
-	}
-	ready, reason, message := r.ready(o, ng, last, s)
-	condition(v1alpha1.ConditionReady, ready, reason, message)
-	if s.ThrottledKnown {
-		out.Nodes.Throttled = int32(s.Throttled.Count)
-		unless(s.Throttled.Count == 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, dryRun+s.ThrottledMessage(ng))
-	} else { // the previous condition remains
-		out.Nodes.Throttled = last.status.Nodes.Throttled
+	if s.ThrottledKnown { // otherwise the previous condition remains
+		to.setIf(s.Throttled.Count > 0, v1alpha1.ConditionThrottled, v1alpha1.ReasonThrottled, dryRun+s.ThrottledMessage(ng))
 	}
 	if s.Contradicting.Count > 0 {
-		condition(v1alpha1.ConditionContended, true, v1alpha1.ReasonGatesContradict, dryRun+fmt.Sprintf(
+		to.set(v1alpha1.ConditionContended, true, v1alpha1.ReasonGatesContradict, dryRun+fmt.Sprintf(
 			"gates %s would open and close each other endlessly on %s, and keep their state there: change their signals so that none of them depends on what another gate writes", s.Ring, s.Contradicting))
 	} else {
-		unless(s.Contended.Count == 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
+		to.setIf(s.Contended.Count > 0, v1alpha1.ConditionContended, v1alpha1.ReasonContended, fmt.Sprintf(
 			"another writer keeps reverting the taint on %s; %s", s.Contended, last.contention.writer))
 	}
-	unless(s.Overdue.Count+s.Lapsed.Count+s.Published.Count == 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, dryRun+s.OverdueMessage(ng))
-	return out
+	to.setIf(s.Overdue.Count+s.Lapsed.Count+s.Published.Count > 0, v1alpha1.ConditionOverdue, v1alpha1.ReasonOverdue, dryRun+s.OverdueMessage(ng))
+}
+
+// conditionSetter sets conditions of a gate of this generation, at this time.
+type conditionSetter struct {
+	conditions *[]metav1.Condition
+	generation int64
+	now        metav1.Time
+}
+
+func (t conditionSetter) set(kind string, holds bool, reason, message string) {
+	status := metav1.ConditionFalse
+	if holds {
+		status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(t.conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: gate.Clip(message, messageMax),
+		ObservedGeneration: t.generation, LastTransitionTime: t.now,
+	})
+}
+
+// setIf sets a condition to True, or removes it.
+func (t conditionSetter) setIf(holds bool, kind, reason, message string) {
+	if holds {
+		t.set(kind, true, reason, message)
+	} else {
+		meta.RemoveStatusCondition(t.conditions, kind)
+	}
 }
 
 // ready returns whether a gate is ready. Problems are checked in the order in which they

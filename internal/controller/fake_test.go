@@ -55,6 +55,8 @@ type world struct {
 	writes      []string
 	reads       int // number of reads of facts
 	fullReads   int // number of reads of all facts
+	// reading, if set, is called before the facts about a node are read.
+	reading func(node string)
 	// stale has outdated nodes, which the feed returns instead of the current ones.
 	stale      map[string]gate.Node
 	refreshErr error // result of Refresh
@@ -239,6 +241,9 @@ func (w *world) applyConditions(node *gate.Node, d *gate.Decision) {
 
 // Facts implements NodeFeed.
 func (w *world) Facts(node string) (gate.Facts, bool) {
+	if w.reading != nil {
+		w.reading(node)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.fullReads++
@@ -260,6 +265,9 @@ func (w *world) facts(node string) (gate.Facts, bool) {
 
 // FactsOf implements NodeFeed. It returns only the pods that the needs require.
 func (w *world) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
+	if w.reading != nil {
+		w.reading(node)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	facts, ok := w.facts(node)

@@ -63,6 +63,10 @@ type reported struct {
 	// status is the status as last written, at writtenAt, or else as read.
 	status    v1alpha1.NodeGateStatus
 	writtenAt time.Time
+	// inherited reports whether the status was read, and the whole fleet has not been evaluated
+	// since. A part of the fleet would withdraw conditions falsely. It is never true again, so
+	// that a gate that is edited often is still counted.
+	inherited bool
 	// stored is the status as the feed has it, or nil if it is not known. It is shared and
 	// must not be modified.
 	stored     *v1alpha1.NodeGateStatus
@@ -85,7 +89,8 @@ func (c *Controller) newReporter() *reporter {
 }
 
 // run reports until the context ends. The first report waits until all these channels are
-// closed, so that it is complete, but not for more than one interval.
+// closed, so that it is complete, but not for more than one interval: problems that are known
+// must be reported even if the fleet cannot be evaluated.
 func (r *reporter) run(ctx context.Context, known ...<-chan struct{}) {
 	r.await(ctx, known)
 	ticker := r.clock.NewTicker(statusInterval)
@@ -146,7 +151,7 @@ func (r *reporter) syncGates(set *gateset.Set) {
 				continue
 			}
 			if r.gates[ng.UID] = before[ng.UID]; r.gates[ng.UID] == nil {
-				r.gates[ng.UID] = &reported{status: *ng.Status.DeepCopy()}
+				r.gates[ng.UID] = &reported{status: *ng.Status.DeepCopy(), inherited: len(ng.Status.Conditions) > 0}
 			}
 		}
 	}
@@ -186,6 +191,7 @@ func (r *reporter) recordWrite(ctx context.Context, name string, last *reported,
 func (r *reporter) measure(ctx context.Context, o *observed, ng *v1alpha1.NodeGate, last *reported) v1alpha1.NodeGateStatus {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
+	last.inherited = last.inherited && !r.ledger.IsEvaluated(ng.Name)
 	summary := r.ledger.Summary(ng.Name)
 	switch {
 	case o.set.ClosesAtBirth(ng.Name):
@@ -201,7 +207,9 @@ func (r *reporter) measure(ctx context.Context, o *observed, ng *v1alpha1.NodeGa
 	status := r.status(o, ng, last, summary)
 	r.metrics.GateNodes(ng.Name, status.Nodes)
 	r.metrics.GateNonMembers(ng.Name, status.NonMembers)
-	r.metrics.GateWaiting(ng.Name, summary)
+	if !last.inherited {
+		r.metrics.GateWaiting(ng.Name, summary)
+	}
 	r.metrics.GateGroups(ng.Name, status.Groups)
 	r.metrics.GateBudget(ng.Name, r.ledger.Usage(ng.Name))
 	r.metrics.GateConditions(ng.Name, status.Conditions)
