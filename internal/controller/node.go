@@ -256,6 +256,8 @@ func (c *Controller) reportVerdicts(set *gateset.Set, n *gate.Node, verdicts []g
 			continue
 		case v.Opened():
 			c.accountOpening(set, n, v, waits[v.Gate])
+		case v.WasNeverOpen():
+			c.log.Info("new node carries the gate's taint, recording it", "gate", v.Gate, "node", n.Name)
 		case v.Closed():
 			c.metrics.Closed(v)
 			c.log.Info("gate closed", append([]any{"gate", v.Gate, "node", n.Name, "reason", v.Reason}, overrideFields(v)...)...)

@@ -31,7 +31,7 @@ type transitions struct {
 }
 
 // add adds a verdict that was carried out. An opening by deadline has an Event of its
-// own.
+// own, and a gate that was never open has none.
 func (t *transitions) add(g *gate.Gate, v *gate.Verdict, now time.Time) {
 	switch {
 	case v.Opened() && !v.PassedDeadline:
@@ -40,7 +40,7 @@ func (t *transitions) add(g *gate.Gate, v *gate.Verdict, now time.Time) {
 			held = fmt.Sprintf(" after %s", max(now.Sub(v.ClosedSince), 0).Round(time.Second))
 		}
 		t.opened = append(t.opened, fmt.Sprintf("%s%s (%s)", v.Gate, held, reasonText(g, v)))
-	case v.Closed():
+	case v.Closed() && !v.WasNeverOpen():
 		t.closed = append(t.closed, fmt.Sprintf("%s (%s)", v.Gate, reasonText(g, v)))
 	default:
 		return

@@ -92,6 +92,46 @@ func TestTransitionsAreEventsOfTheNode(t *testing.T) {
 	})
 }
 
+// A new node that registers with a gate's taint was never open: nodegate writes its record, and
+// counts and reports no closing. A taint that it adopts on another node is a closing.
+func TestClosingOfATaintedNodeIsReportedUnlessItIsNew(t *testing.T) {
+	for name, c := range map[string]struct {
+		age     time.Duration
+		tainted bool
+		reason  v1alpha1.Reason
+		counted float64
+	}{
+		"new, and tainted": {time.Second, true, v1alpha1.ReasonBirth, 0},
+		"new, and open":    {time.Second, false, v1alpha1.ReasonBirth, 1},
+		"old, and tainted": {time.Hour, true, v1alpha1.ReasonAdopted, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, controllertest.Gate("gate"))
+				w.add(1, func(i int, n *gate.Node) {
+					unfit(i, n)
+					n.Created = time.Now().Add(-c.age)
+					if c.tainted {
+						n.Taints = []corev1.Taint{{Key: controllertest.TaintKey, Effect: corev1.TaintEffectNoSchedule}}
+					}
+				})
+				defer w.start(logr.Discard(), allowingAllBut(nil))()
+				controllertest.Pass(30 * time.Second)
+				node := w.node("n0000")
+				if r, err := gate.ParseRecord(node.Records["gate"]); err != nil || r.State != v1alpha1.StateClosed || r.Reason != c.reason || len(node.Taints) != 1 {
+					t.Errorf("the record is %s, with taints %v", node.Records["gate"], node.Taints)
+				}
+				if n := testutil.ToFloat64(w.c.metrics.Closes.WithLabelValues("gate", string(c.reason))); n != c.counted {
+					t.Errorf("%v closings are counted, want %v", n, c.counted)
+				}
+				if lines := w.eventLines("Node"); len(lines) != int(c.counted) {
+					t.Errorf("the Events are %q, want %v", lines, c.counted)
+				}
+			})
+		})
+	}
+}
+
 // An opening by deadline has one Event.
 func TestOpeningByDeadlineIsOneEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -159,6 +159,9 @@ type Verdict struct {
 	// WasPublished and Published report whether the node has the gate's condition (see
 	// Deadline.Publish), before and after this decision.
 	WasPublished, Published bool
+	// BornTainted is true if the node is new to the gate and carries its taint already, for
+	// example because the kubelet registered with it.
+	BornTainted bool
 	// Contended is true while another writer repeatedly reverts the gate's taint.
 	Contended bool
 	// Ring lists the gates, including this one, that would open and close each other on
@@ -188,6 +191,12 @@ func (v *Verdict) Opened() bool {
 // Closed reports whether the gate closes by this decision.
 func (v *Verdict) Closed() bool {
 	return v.Before != v1alpha1.StateClosed && v.After == v1alpha1.StateClosed
+}
+
+// WasNeverOpen reports whether the gate closes on a new node that carries its taint already. The
+// decision then only records that.
+func (v *Verdict) WasNeverOpen() bool {
+	return v.Closed() && v.BornTainted && v.Reason == v1alpha1.ReasonBirth
 }
 
 // Opens reports whether a gate opens because of its signals, or would without an

@@ -92,6 +92,7 @@ func (d *decider) admit(s *slot) {
 	case g.isNew(&d.Node, d.now):
 		// The taints that the node carries do not matter, as in the API server's birth
 		// policy.
+		s.verdict.BornTainted = d.carries(g.Taint)
 		d.closeAndTry(s, v1alpha1.ReasonBirth, false)
 	case d.carriesOwn(g):
 		d.closeAndTry(s, v1alpha1.ReasonAdopted, !d.carriesUnclaimed(g.Taint))
