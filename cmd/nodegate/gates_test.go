@@ -45,7 +45,8 @@ func TestGatesFromADirectory(t *testing.T) {
 		}
 	}
 	write("kind: NodeGate\n")
-	r := startReplica(t, kubeconfig, "--gates", gates)
+	// A replica that lost the Lease and led again would have taken over.
+	r := startReplica(t, kubeconfig, "--leader-elect-lease-duration=60s", "--gates", gates)
 	shows := func(sample string) {
 		t.Helper()
 		eventually(t, "the metrics contain "+sample, func() error {
