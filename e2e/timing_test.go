@@ -186,7 +186,7 @@ func TestDeadlineOfACrashLoop(t *testing.T) {
 	stop := e.startController(0)
 	ds := e.daemonSet("agent")
 	ng := newGate("agent", keyA, byDaemonSet(ds.Name))
-	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](600), PodMissingSeconds: ptr.To[int32](300)}
+	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](6000), PodMissingSeconds: ptr.To[int32](300)}
 	e.declare(ng)
 	k := e.registered("n1")[0]
 	crash := func(pod *corev1.Pod) {
@@ -197,7 +197,7 @@ func TestDeadlineOfACrashLoop(t *testing.T) {
 	pod := k.daemonPod(ds)
 	crash(pod)
 	stop()
-	stop = e.startController(9 * time.Minute)
+	stop = e.startController(90 * time.Minute) // the next steps take less than the remaining ten minutes
 	crash(pod)
 	e.must(e.admin.Delete(e.Context(), pod, client.GracePeriodSeconds(0)))
 	replaced := k.daemonPod(ds)
@@ -208,9 +208,9 @@ func TestDeadlineOfACrashLoop(t *testing.T) {
 	// The controller knows the daemon when the deadline passes. Otherwise, the Event would
 	// report that the daemon is not observed yet.
 	later := &steppedClock{}
-	later.step(9 * time.Minute)
+	later.step(90 * time.Minute)
 	metrics, _ := e.startReconciledBy(later, "agent", 1)
-	later.step(2 * time.Minute)
+	later.step(20 * time.Minute)
 	crash(replaced)
 	e.eventually("the deadline has passed", func() error { return k.overdue("agent") })
 	k.deadlineEvents(1, "signal signal: pod "+daemonNamespace+"/"+replaced.Name+" is not ready")
