@@ -180,8 +180,8 @@ func TestEvents(t *testing.T) {
 		{faultproxy.EventFault{Fault: faultproxy.EventDropped}, []string{"a", "c", "end"}},
 		{faultproxy.EventFault{Fault: faultproxy.EventDoubled}, []string{"a", "b", "b", "c", "end"}},
 		{faultproxy.EventFault{Fault: faultproxy.EventSwapped}, []string{"a", "c", "b", "end"}},
-		// A late event arrives before the end of the watch.
-		{faultproxy.EventFault{Fault: faultproxy.EventLate, Wait: 100 * time.Millisecond}, []string{"a", "c", "b", "end"}},
+		// A late event arrives before the end of the watch. The other event has that long to pass.
+		{faultproxy.EventFault{Fault: faultproxy.EventLate, Wait: 2 * time.Second}, []string{"a", "c", "b", "end"}},
 		{faultproxy.EventFault{Fault: faultproxy.EventLost}, []string{"a", broken, "end"}},
 		{faultproxy.EventFault{Fault: faultproxy.EventError}, []string{"a", "Expired", "end"}},
 	} {
@@ -198,11 +198,11 @@ func TestEvents(t *testing.T) {
 					}
 					return test.fault
 				}})
-				w := watchNodes(t, client)
 				for i, name := range []string{"a", "b", "c"} {
 					u.events <- watch.Event{Type: watch.Added, Object: newNode(name, i+2)}
 				}
 				close(u.events)
+				w := watchNodes(t, client)
 				if got := received(w, 9); !slices.Equal(got, test.want) {
 					t.Errorf("the client received %v, want %v", got, test.want)
 				}
@@ -211,6 +211,25 @@ func TestEvents(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A connection that loses an event has delivered the earlier ones, however long that takes.
+func TestEventsBeforeALostOne(t *testing.T) {
+	u := newUpstream(t)
+	proxy, client := start(t, u, runtime.ContentTypeJSON)
+	proxy.Follow(faultproxy.Plan{
+		Lag: func(faultproxy.Request) time.Duration { return time.Second },
+		Event: func(e faultproxy.Event) faultproxy.EventFault {
+			return map[string]faultproxy.EventFault{"b": {Fault: faultproxy.EventLost}}[e.Name]
+		},
+	})
+	w := watchNodes(t, client)
+	for i, name := range []string{"a", "b"} {
+		u.events <- watch.Event{Type: watch.Added, Object: newNode(name, i+2)}
+	}
+	if got, want := received(w, 3), []string{"a", broken, "end"}; !slices.Equal(got, want) {
+		t.Errorf("the client received %v, want %v", got, want)
 	}
 }
 

@@ -33,10 +33,11 @@ type stream struct {
 	// held is a frame that the next frame overtakes.
 	held []byte
 	// late is the number of frames that timers have yet to queue; done is true if the API
-	// server has ended the watch.
-	late int
-	done bool
-	wake chan struct{}
+	// server has ended the watch; broken is true if the connection is to break.
+	late   int
+	done   bool
+	broken bool
+	wake   chan struct{}
 }
 
 // due is a frame with its delivery time.
@@ -223,12 +224,18 @@ func (s *stream) finish() {
 	s.rouse()
 }
 
-// loseFor is how long a connection that has lost an event stays open.
+// loseFor is how long a connection that has lost an event stays open after the delivery of
+// earlier ones.
 const loseFor = 200 * time.Millisecond
 
-// breakSoon breaks the connection after a moment. Held and late frames are lost; the
-// client has received nothing after them.
-func (s *stream) breakSoon() { time.AfterFunc(loseFor, func() { s.end(errBroken) }) }
+// breakSoon breaks the connection a moment after the queued frames are delivered. Held and
+// late frames are lost; the client has received nothing after them.
+func (s *stream) breakSoon() {
+	s.mu.Lock()
+	s.broken = true
+	s.mu.Unlock()
+	s.rouse()
+}
 
 // deliver delivers frames that are due, in order.
 func (s *stream) deliver() {
@@ -257,8 +264,13 @@ func (s *stream) head() (due, bool) {
 			s.mu.Unlock()
 			return next, true
 		}
-		over := s.done && s.late == 0
+		over, broken := s.done && s.late == 0, s.broken
 		s.mu.Unlock()
+		if broken {
+			wait(s.ctx, loseFor)
+			s.end(errBroken)
+			return due{}, false
+		}
 		if over {
 			s.end(io.EOF)
 			return due{}, false
