@@ -135,7 +135,7 @@ func TestSeedTainterStillRunning(t *testing.T) {
 			return nil
 		})
 	}
-	e.must(e.condition("nic", v1alpha1.ConditionContended, metav1.ConditionTrue, ""))
+	e.contended("nic")
 	if n, most := len(k.nodeWrites()), 1+attempts(began); n == 0 || n > most {
 		t.Errorf("nodegate wrote the node %d times, want between 1 and %d", n, most)
 	}
