@@ -78,7 +78,9 @@ func TestDryRunOnAFleet(t *testing.T) {
 	e.declare(ng)
 	e.must(e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionTrue, "DryRun"))
 	e.counts("agent", 6, 2, 3) // half of six; one is waiting for budget
-	e.must(e.condition("agent", v1alpha1.ConditionThrottled, metav1.ConditionTrue, ""))
+	e.eventually("the gate reports that a node waits for budget", func() error {
+		return e.condition("agent", v1alpha1.ConditionThrottled, metav1.ConditionTrue, "")
+	})
 	if row := e.printedRow("agent"); row["MODE"] != "DryRun" || row["CLOSED"] != "3" || row["REASON"] != "DryRun" {
 		t.Errorf("kubectl prints %v", row)
 	}
