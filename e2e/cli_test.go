@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,10 +31,11 @@ import (
 	"github.com/nodegate/nodegate/testcluster"
 )
 
-// startLeader starts a controller with leader election, and waits until it holds the Lease.
+// startLeader starts a controller with leader election, and waits until it holds the Lease. It
+// holds it until it is stopped, also if the API server is slow.
 func (e *env) startLeader() (stop func()) {
 	e.Helper()
-	stop = e.runController(func(p *controller.Process) { p.LeaderElect = true })
+	stop = e.runController(func(p *controller.Process) { p.LeaderElect, p.LeaseDuration = true, time.Minute })
 	e.eventually("the Lease has a holder", func() error {
 		var lease coordinationv1.Lease
 		if err := e.admin.Get(e.Context(), client.ObjectKey{Namespace: installation.Namespace, Name: v1alpha1.LeaseName}, &lease); err != nil {

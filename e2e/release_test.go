@@ -83,7 +83,7 @@ func TestRelease(t *testing.T) {
 // While nodegate runs, existing gates are not released, because it would revert that.
 func TestReleaseIsRefusedWhileNodegateRuns(t *testing.T) {
 	e := newEnv(t)
-	stop := e.runController(func(p *controller.Process) { p.LeaderElect = true })
+	stop := e.runController(func(p *controller.Process) { p.LeaderElect, p.LeaseDuration = true, time.Minute })
 	e.declare(newGate("agent", keyA, byLabel("never")))
 	k := e.kubelet("n1")
 	k.register()

@@ -217,7 +217,7 @@ func createGateAndNode(t *testing.T, api client.Client) {
 func TestLeaderThatLosesTheLease(t *testing.T) {
 	api, path := installedCluster(t)
 	createGateAndNode(t, api)
-	r := startReplica(t, path, "--leader-elect-identity=first")
+	r := startReplica(t, path, "--leader-elect-identity=first", "--leader-elect-lease-duration=10s")
 	leads := func(want string) func() error {
 		return func() error {
 			served, err := r.served("/metrics")
