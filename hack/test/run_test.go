@@ -129,15 +129,15 @@ func TestRuns(t *testing.T) {
 		"long":     {args: []string{"-skips=fail", "./long"}, want: []string{"1 tests that wait for minutes (run with -long)", "ok  \texample.com/m/long\tT\n"}},
 		"broken":   {args: []string{"./broken"}, status: 1, want: []string{"undefined: undefined", "FAIL\texample.com/m/broken [build failed]\nFAIL\n"}},
 		"hang": {
-			args: []string{"-silence=5s", "./hang", "./pass"}, status: 1,
+			args: []string{"-silence=15s", "./hang", "./pass"}, status: 1,
 			want: []string{
-				"no test event for 5s; running: TestHangs (", "sending SIGQUIT", "ok  \texample.com/m/pass\tT\n",
+				"no test event for 15s; running: TestHangs (", "sending SIGQUIT", "ok  \texample.com/m/pass\tT\n",
 				"--- FAIL: TestHangs (T)\n    did not end before the test binary did\n    p_test.go:4: before it hangs\n", "SIGQUIT: quit", "hang.theCulprit",
-				"no test event for 5s; running: TestHangs (", "FAIL\texample.com/m/hang\tT\nFAIL\n",
+				"no test event for 15s; running: TestHangs (", "FAIL\texample.com/m/hang\tT\nFAIL\n",
 			},
 			never: []string{"FAIL: TestBefore"},
 		},
-		"stubborn": {args: []string{"-silence=5s", "./stubborn"}, status: 1, want: []string{"running: TestStubborn (", "signal: killed", "FAIL\texample.com/m/stubborn\tT\nFAIL\n"}},
+		"stubborn": {args: []string{"-silence=15s", "./stubborn"}, status: 1, want: []string{"running: TestStubborn (", "signal: killed", "FAIL\texample.com/m/stubborn\tT\nFAIL\n"}},
 		"detector": {
 			args:  []string{"./detector", "./pass"},
 			want:  []string{"the race detector itself failed (ThreadSanitizer: CHECK failed); running once more: example.com/m/detector\n", "ran twice, because the race detector itself failed: example.com/m/detector\n", "packages-again.json\n\n", "ok  \texample.com/m/pass\tT\nok  \texample.com/m/detector\tT\n"},
