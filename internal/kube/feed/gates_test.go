@@ -139,7 +139,7 @@ func TestGates(t *testing.T) {
 				f.api.onDefinition = func() {
 					f.api.set(func() { f.api.onDefinition = nil })
 					f.deleteRest()
-					kubetest.Pass(time.Second) // until the feed has received the event
+					<-time.After(time.Second) // until the feed has received the event; the test waits in Pass
 				}
 			})
 			f.api.gates().remove("g")

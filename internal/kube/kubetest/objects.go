@@ -3,6 +3,7 @@
 package kubetest
 
 import (
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -73,9 +74,10 @@ func Taint(key, value string, effect corev1.TaintEffect) corev1.Taint {
 	return corev1.Taint{Key: key, Value: value, Effect: effect}
 }
 
-// Pass advances the clock of a synctest bubble.
+// Pass advances the clock of a synctest bubble and waits for all goroutines.
 func Pass(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	<-timer.C
+	synctest.Wait()
 }
