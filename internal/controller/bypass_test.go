@@ -108,8 +108,8 @@ func TestSeedCiliumBypassedPodsReported(t *testing.T) {
 			!strings.HasPrefix(e.Note, "12 pods started while gate gate was closed") || !strings.Contains(e.Note, "default/p09 and 2 more") {
 			t.Errorf("the Event is %+v", e)
 		}
-		if n := testutil.ToFloat64(w.c.metrics.Bypasses.WithLabelValues("gate", "certain")); n != 12 || len(pods.evicted) > 0 {
-			t.Errorf("%v pods are counted, want 12; evicted: %v, want none", n, pods.evicted)
+		if n := testutil.ToFloat64(w.c.metrics.Bypasses.WithLabelValues("gate", "certain")); n != 12 || len(pods.evictions()) > 0 {
+			t.Errorf("%v pods are counted, want 12; evicted: %v, want none", n, pods.evictions())
 		}
 	})
 }
@@ -142,8 +142,8 @@ func TestRejectedPodsReported(t *testing.T) {
 				t.Errorf("%v pods are counted with %v, want %v", n, labels, want)
 			}
 		}
-		if n := testutil.ToFloat64(w.c.metrics.Bypasses.WithLabelValues("gate", telemetry.Certain)); n != 0 || len(pods.evicted) > 0 {
-			t.Errorf("%v pods are counted as bypassed, and %v were evicted, want none", n, pods.evicted)
+		if n := testutil.ToFloat64(w.c.metrics.Bypasses.WithLabelValues("gate", telemetry.Certain)); n != 0 || len(pods.evictions()) > 0 {
+			t.Errorf("%v pods are counted as bypassed, and %v were evicted, want none", n, pods.evictions())
 		}
 	})
 }
@@ -190,11 +190,11 @@ func TestSeedCiliumBypassedPodsEvicted(t *testing.T) {
 		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		w.open(t)
 		controllertest.Pass(10 * time.Minute)
-		if left := pods.byNode["n0000"]; len(left) != 4 || left[0].Name != "p00" || left[3].Name != "p03" {
+		if left := pods.on("n0000"); len(left) != 4 || left[0].Name != "p00" || left[3].Name != "p03" {
 			t.Errorf("the remaining pods are %+v, want p00 to p03", left)
 		}
-		if pods.evicted["p04"] != 4 || len(pods.evicted) != 20 {
-			t.Errorf("evictions: %v", pods.evicted)
+		if all := pods.evictions(); all["p04"] != 4 || len(all) != 20 {
+			t.Errorf("evictions: %v", all)
 		}
 		for i := range at {
 			if j := i + bypass.EvictRate; j < len(at) && at[j].Sub(at[i]) < time.Second-time.Millisecond {
@@ -218,7 +218,7 @@ func TestEvictionHasALimitOfAttempts(t *testing.T) {
 		defer w.start(logr.Discard(), allowingAllBut(nil))()
 		w.open(t)
 		controllertest.Pass(time.Hour)
-		if n := pods.evicted["p00"]; n != bypass.Tries+1 {
+		if n := pods.evictions()["p00"]; n != bypass.Tries+1 {
 			t.Errorf("%d attempts, want %d", n, bypass.Tries+1)
 		}
 		events := w.warnings()
@@ -262,7 +262,7 @@ func TestBypassedPodsWhileNodesAreListedAgain(t *testing.T) {
 					want, last = bypass.Tries, v1alpha1.EventBypassedPodsRemain
 				}
 				for _, name := range []string{"p00", "p01"} {
-					if n := pods.evicted[name]; n < want {
+					if n := pods.evictions()[name]; n < want {
 						t.Errorf("%d attempts to evict %s, want %d", n, name, want)
 					}
 				}
@@ -303,15 +303,16 @@ func TestEvictionStopsWhenTheOpeningIsObsolete(t *testing.T) {
 				defer w.start(logr.Discard(), allowingAllBut(nil))()
 				w.open(t)
 				controllertest.Pass(6 * time.Second) // the search is after five seconds, and evictions are paced
-				if tried := len(pods.evicted); tried == 0 || tried == 24 || pods.evicted["p00"] != 1 {
-					t.Fatalf("attempts at first: %v, want one for some of the pods", pods.evicted)
+				if all := pods.evictions(); len(all) == 0 || len(all) == 24 || all["p00"] != 1 {
+					t.Fatalf("attempts at first: %v, want one for some of the pods", all)
 				}
 				end(w)
-				tried := len(pods.evicted)
+				tried := len(pods.evictions())
 				controllertest.Pass(time.Hour)
-				for name, attempts := range pods.evicted {
-					if attempts != 1 || len(pods.evicted) != tried {
-						t.Errorf("%d attempts for %s, and %d further pods, want one attempt and no further pod", attempts, name, len(pods.evicted)-tried)
+				all := pods.evictions()
+				for name, attempts := range all {
+					if attempts != 1 || len(all) != tried {
+						t.Errorf("%d attempts for %s, and %d further pods, want one attempt and no further pod", attempts, name, len(all)-tried)
 					}
 				}
 			})
@@ -329,8 +330,8 @@ func TestPermissionToEvictMissing(t *testing.T) {
 		if ready.Reason != v1alpha1.ReasonPermissionMissing || !strings.Contains(ready.Message, "'nodegate manifests --evict-pods'") {
 			t.Errorf("the condition Ready is %+v", ready)
 		}
-		if len(pods.evicted) != 0 || len(w.warnings()) != 1 {
-			t.Errorf("evictions %v, Events %v, want the pod reported and not evicted", pods.evicted, w.warnings())
+		if len(pods.evictions()) != 0 || len(w.warnings()) != 1 {
+			t.Errorf("evictions %v, Events %v, want the pod reported and not evicted", pods.evictions(), w.warnings())
 		}
 	})
 }

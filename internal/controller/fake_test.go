@@ -36,8 +36,9 @@ type world struct {
 	c *Controller
 
 	// mu guards the fields that the controller's goroutines change: nodes, stale, writes, reads and
-	// fullReads. Tests read them by the methods copies, node, written, readCount and fullReadCount. Pass
-	// does not order a test's read before a later write of the controller.
+	// fullReads. Tests read them by the methods copies, node, written, readCount and fullReadCount. It
+	// also guards what a test changes while a controller runs. Pass does not order what a test has done
+	// before what the controller does later.
 	mu          sync.Mutex
 	nodes       map[string]gate.Node
 	gates       []*v1alpha1.NodeGate
@@ -326,7 +327,11 @@ func (w *world) DaemonSets() *gate.DaemonSets {
 }
 
 // GatesFrom implements GateFeed.
-func (w *world) GatesFrom() string { return cmp.Or(w.source, v1alpha1.SourceCRD) }
+func (w *world) GatesFrom() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return cmp.Or(w.source, v1alpha1.SourceCRD)
+}
 
 func (w *world) DeletedGates() map[string]bool { return nil }
 func (w *world) GatesError() error             { return nil }

@@ -44,7 +44,10 @@ func TestGatesRemainReadyAfterAHandover(t *testing.T) {
 			if !isReady(ng.Name) {
 				t.Fatalf("gate %s is not Ready: %+v", ng.Name, w.stored(ng.Name).Status.Conditions)
 			}
-			w.gates[i] = w.stored(ng.Name)
+			stored := w.stored(ng.Name)
+			w.mu.Lock()
+			w.gates[i] = stored
+			w.mu.Unlock()
 		}
 		stop()
 

@@ -5,6 +5,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -33,7 +34,7 @@ type nodePods struct {
 	byNode map[string][]gate.BoundPod
 	lists  []time.Time
 	// onList, if set, is called before a list, and may return its error. evict, if set,
-	// returns the outcome of an eviction. evicted counts evictions by pod.
+	// returns the outcome of an eviction, with the lock held. evicted counts evictions by pod.
 	onList  func(node string) error
 	evict   func(p *gate.BoundPod) boundpods.Eviction
 	evicted map[string]int
@@ -80,10 +81,27 @@ func (p *nodePods) set(node string, pods ...gate.BoundPod) {
 	p.byNode[node] = pods
 }
 
-func (p *nodePods) listed() int {
+// on returns the pods of a node.
+func (p *nodePods) on(node string) []gate.BoundPod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.lists)
+	return slices.Clone(p.byNode[node])
+}
+
+// listTimes returns the times of all lists.
+func (p *nodePods) listTimes() []time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.lists)
+}
+
+func (p *nodePods) listed() int { return len(p.listTimes()) }
+
+// evictions returns the number of evictions by pod.
+func (p *nodePods) evictions() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.evicted)
 }
 
 // allowing grants all permissions in reviews, except those for which lack returns true.
@@ -144,11 +162,11 @@ func TestBackfillIsPaced(t *testing.T) {
 			t.Errorf("%d nodes are closed after %d closings, want the 50 idle ones", n, len(closings))
 		}
 		for name, n := range w.copies() {
-			if busy := len(pods.byNode[name]) == 2; busy == (len(n.Taints) > 0) {
+			if busy := len(pods.on(name)) == 2; busy == (len(n.Taints) > 0) {
 				t.Errorf("node %s is busy: %t, and has taints %v", name, busy, n.Taints)
 			}
 		}
-		for what, times := range map[string][]time.Time{"closings": closings, "lists": pods.lists} {
+		for what, times := range map[string][]time.Time{"closings": closings, "lists": pods.listTimes()} {
 			for i := range times {
 				if j := i + 10; j < len(times) && times[j].Sub(times[i]) < time.Second-time.Millisecond {
 					t.Errorf("%s: 11 from %s to %s, want at most 10 per second", what, times[i], times[j])

@@ -108,7 +108,7 @@ func TestUnknownFleetIsNotThrottled(t *testing.T) {
 			t.Errorf("before the state of the fleet is known, there are %d writes, and the status is %+v", s.written(), status)
 		}
 		controllertest.Pass(10 * time.Minute)
-		if n := s.closed(); n != len(s.nodes)-1 {
+		if n := s.closed(); n != len(s.NodeNames())-1 {
 			t.Errorf("%d nodes are closed, want all but the new one", n)
 		}
 	})
@@ -181,6 +181,13 @@ func (d *hangingWriter) Apply(_ context.Context, n *gate.Node, decision *gate.De
 	return d.world.Apply(context.Background(), n, decision)
 }
 
+// hanging returns the number of writes so far.
+func (d *hangingWriter) hanging() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.inFlight
+}
+
 // The writes that are in flight when a leader loses the Lease may exceed the budget. After
 // that, nothing closes until the budget allows it again.
 func TestFormerLeaderExceedsTheBudgetByWritesInFlight(t *testing.T) {
@@ -191,7 +198,7 @@ func TestFormerLeaderExceedsTheBudgetByWritesInFlight(t *testing.T) {
 		controllertest.Pass(5 * time.Second)
 		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
-		inFlight := old.inFlight
+		inFlight := old.hanging()
 		if inFlight == 0 || s.closed() != 0 {
 			t.Fatalf("%d writes are in flight, and %d nodes are closed", inFlight, s.closed())
 		}
@@ -201,12 +208,12 @@ func TestFormerLeaderExceedsTheBudgetByWritesInFlight(t *testing.T) {
 		budgeted := s.closed()
 
 		most := 0
-		s.after = func() {
+		s.setAfter(func() {
 			most = max(most, s.countClosed())
 			for name := range s.nodes {
 				s.c.NodeChanged(name, gate.Everything())
 			}
-		}
+		})
 		var stopping sync.WaitGroup
 		stopping.Go(stopOld)
 		controllertest.Pass(0)
@@ -221,7 +228,7 @@ func TestFormerLeaderExceedsTheBudgetByWritesInFlight(t *testing.T) {
 		if n := s.closed(); n != 0 {
 			t.Errorf("%d nodes are still closed", n)
 		}
-		s.after = s.checkBudget
+		s.setAfter(s.checkBudget)
 		s.loseSignals()
 		controllertest.Pass(5 * time.Second)
 		s.checkBudgetIsUsed()

@@ -131,7 +131,7 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 		s.checkBudgetIsUsed()
 		before := s.closed()
 
-		s.after = nil // from now on, more nodes are closed than the budget allows
+		s.setAfter(nil) // from now on, more nodes are closed than the budget allows
 		s.setGates(true, edited(raised, "10%"))
 		controllertest.Pass(5 * time.Minute)
 		if n := s.closed(); n != before {
@@ -154,7 +154,7 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 			s.mu.Unlock()
 			want := was[zone] - 1
 			if most := gate.MaxReclosed(ptr.To(intstr.FromString("10%")), members[zone]); want < most {
-				s.after = s.checkBudget // from now on, the lower budget is respected
+				s.setAfter(s.checkBudget) // from now on, the lower budget is respected
 				break
 			}
 			if now[zone] != want {
@@ -191,7 +191,7 @@ func TestStormOfMovedAndDeletedNodes(t *testing.T) {
 			return names
 		}
 		// Three nodes move from zone a to zone b, which then exceeds its budget.
-		s.after = nil
+		s.setAfter(nil)
 		for _, name := range closedIn("a")[:3] {
 			s.change(name, func(n *gate.Node) { n.Labels[corev1.LabelTopologyZone] = "b" })
 		}
@@ -210,7 +210,7 @@ func TestStormOfMovedAndDeletedNodes(t *testing.T) {
 		}
 		// Half of the queued nodes are deleted.
 		for i, name := range s.lost {
-			if n, there := s.nodes[name]; there && len(n.Taints) == 0 && i%2 == 0 {
+			if n := s.node(name); n.Name != "" && len(n.Taints) == 0 && i%2 == 0 {
 				s.remove(name)
 				s.c.NodeChanged(name, gate.Everything())
 			}

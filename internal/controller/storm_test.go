@@ -96,6 +96,13 @@ func (s *storm) isClosed(name string) bool {
 	return len(s.nodes[name].Taints) > 0
 }
 
+// setAfter replaces after while a controller runs.
+func (s *storm) setAfter(after func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.after = after
+}
+
 // loseSignals removes the signal of the lost nodes.
 func (s *storm) loseSignals() {
 	for _, name := range s.lost {
@@ -136,7 +143,9 @@ func (s *storm) checkBudgetIsUsed() {
 // checkAllAreOpen checks that no node is closed, and that the budget was never exceeded.
 func (s *storm) checkAllAreOpen() {
 	s.t.Helper()
-	if n := s.closed(); n != 0 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := s.countClosed(); n != 0 {
 		s.t.Errorf("%d nodes are still closed", n)
 	}
 	if s.excess != "" {

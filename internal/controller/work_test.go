@@ -149,7 +149,9 @@ func TestNodeOpensDuringAResync(t *testing.T) {
 		})
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(time.Minute)
+		w.mu.Lock()
 		w.fail = func(string) error { <-time.After(time.Second); return nil }
+		w.mu.Unlock()
 		edited := controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) { s.Taint.Value = "edited" })
 		edited.Generation++
 		w.setGates(true, edited)
