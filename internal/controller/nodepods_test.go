@@ -238,7 +238,7 @@ func TestSecondCheckIsNotDelayedByAnotherGate(t *testing.T) {
 		w.add(1, unfit)
 		w.after = func() { pods.set("n0000", aWorkload) }
 		defer w.start(logr.Discard(), allowingAllBut(nil))()
-		controllertest.Pass(2 * time.Second)
+		controllertest.Pass(2500 * time.Millisecond) // it closes within two seconds, and is checked again five seconds later
 		other := controllertest.Gate("other", closesIfIdle)
 		other.Spec.Taint.Key = "test.nodegate.dev/b"
 		w.setGates(true, first, other)
