@@ -128,7 +128,7 @@ func (o *olderEnv) replica() *replica {
 	r := &replica{address: address, metrics: prometheus.NewRegistry()}
 	r.stop = o.runController(func(p *controller.Process) {
 		p.Registerer, p.LeaderElect = r.metrics, o.elects
-		p.Webhook = &controller.Webhook{Address: r.address, CertificateDir: o.certificates, Period: 200 * time.Millisecond, IdleTimeout: 100 * time.Millisecond}
+		p.Webhook = &controller.Webhook{Address: r.address, CertificateDir: o.certificates, Period: 200 * time.Millisecond, DrainTime: 2 * time.Second}
 		if o.known {
 			p.Webhook.ClientCAFile, p.Webhook.ClientNames = o.clients.authority, []string{clientName}
 		}

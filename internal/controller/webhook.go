@@ -35,8 +35,8 @@ type Webhook struct {
 	ClientNames []string
 	// Period is webhook.Mounted.Period. Zero selects the default.
 	Period time.Duration
-	// IdleTimeout is webhook.Server.IdleTimeout. Zero selects the default.
-	IdleTimeout time.Duration
+	// DrainTime is webhook.Server.DrainTime. Zero selects the default.
+	DrainTime time.Duration
 }
 
 // Validate returns an error if the address or the permitted clients are invalid.
@@ -84,7 +84,7 @@ func (p *Process) serveWebhook(m manager.Manager, gates func() ([]gate.Gate, boo
 	mux.Handle(admission.WebhookPath, &webhook.Handler{Gates: gates, Log: p.Options.Log})
 	server := &webhook.Server{
 		Address: p.Webhook.Address, Handler: mux, GetCertificate: certificate.GetCertificate,
-		ClientCAs: clients, ClientNames: p.Webhook.ClientNames, IdleTimeout: p.Webhook.IdleTimeout,
+		ClientCAs: clients, ClientNames: p.Webhook.ClientNames, DrainTime: p.Webhook.DrainTime,
 	}
 	return errors.Join(
 		m.Add(server),

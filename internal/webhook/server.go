@@ -14,7 +14,6 @@ import (
 	"net"
 	"net/http"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -24,33 +23,28 @@ const (
 	// readTimeout limits the time in which a client must send a request. The API server
 	// waits for the answer as long as that.
 	readTimeout = 5 * time.Second
-	// idleTimeout is the default of Server.IdleTimeout. Connecting takes milliseconds.
-	idleTimeout = 5 * time.Second
-	// closeIdle is the time needed to close an idle connection: after GOAWAY, Go's HTTP/2
-	// server waits for a second.
-	closeIdle = 2 * time.Second
+	// drainTime is the default of Server.DrainTime.
+	drainTime = 7 * time.Second
 	// headerTimeout limits the time for the TLS handshake and the headers.
 	headerTimeout = 5 * time.Second
 )
 
-// Limits of the cost of connections before a request is read. Each API server needs one
-// connection, or a few.
+// Limits of the cost of connections before a request is read. Each Node that an API server
+// creates needs a connection for some milliseconds. At the limit, connections wait.
 const (
 	maxConnections = 512
 	maxHeaderBytes = 16 << 10
-	// maxStreams limits the concurrent requests of a connection, and bufferBytes the data
-	// that it may send before the server reads it. This is the minimum in HTTP/2.
-	maxStreams  = 100
-	bufferBytes = 64 << 10
 )
 
 // A Server serves the webhook over TLS 1.3.
 //
-// Before it stops, it drains its connections. An API server keeps its connection to a
-// replica open, and can send a request on it at any moment. If the connection is closed
-// at that moment, the request fails, and the Node is created without its taints. The
-// server therefore continues to serve, sends GOAWAY on each connection, so that clients
-// open new ones to other replicas, and closes idle connections.
+// API servers call webhooks over HTTP/1.1, and keep a connection for 90 seconds after a
+// request. If the server closes it while the next request is on its way, as when it stops,
+// that request fails, and the Node is created without its taints. Each connection is
+// therefore used for one request only, which costs a TLS handshake for each Node.
+//
+// Before the server stops, it continues to serve for some time, because API servers may
+// connect to it until they know that it is no endpoint of the Service.
 type Server struct {
 	// Address is the address to listen on, such as ":9443".
 	Address string
@@ -62,9 +56,9 @@ type Server struct {
 	// ClientNames are the common names of the clients that are served. If empty, every
 	// client with a certificate of ClientCAs is served.
 	ClientNames []string
-	// IdleTimeout is the time after which an idle connection is closed. Draining takes two
-	// seconds longer. Defaults to 5 s.
-	IdleTimeout time.Duration
+	// DrainTime is the time for which the server continues to serve when it is stopped.
+	// Defaults to 7 s.
+	DrainTime time.Duration
 }
 
 // NeedLeaderElection returns false, because every replica serves.
@@ -91,31 +85,24 @@ func (s *Server) tls() *tls.Config {
 	return config
 }
 
-// Start serves until the context ends, then drains connections.
+// Start serves until the context ends, and for DrainTime after that.
 func (s *Server) Start(ctx context.Context) error {
 	listener, err := net.Listen("tcp", s.Address)
 	if err != nil {
 		return fmt.Errorf("serving the webhook: %w", err)
 	}
-	var draining atomic.Bool
 	server := &http.Server{
-		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if draining.Load() {
-				w.Header().Set("Connection", "close") // in HTTP/2, this sends GOAWAY
-			}
-			s.Handler.ServeHTTP(w, r)
-		}),
+		Handler:           s.Handler,
+		Protocols:         new(http.Protocols),
 		TLSConfig:         s.tls(),
 		ReadHeaderTimeout: headerTimeout,
 		ReadTimeout:       readTimeout, // also limits bodies that the handler does not read
 		WriteTimeout:      2 * readTimeout,
-		IdleTimeout:       cmp.Or(s.IdleTimeout, idleTimeout),
 		MaxHeaderBytes:    maxHeaderBytes,
-		HTTP2: &http.HTTP2Config{
-			MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: bufferBytes, MaxReceiveBufferPerStream: bufferBytes,
-		},
-		ErrorLog: silent,
+		ErrorLog:          silent,
 	}
+	server.Protocols.SetHTTP1(true) // HTTP/2 is not needed
+	server.SetKeepAlivesEnabled(false)
 	failed := make(chan error, 1)
 	go func() { failed <- server.ServeTLS(netutil.LimitListener(listener, maxConnections), "", "") }()
 	select {
@@ -123,11 +110,10 @@ func (s *Server) Start(ctx context.Context) error {
 		return fmt.Errorf("serving the webhook: %w", err)
 	case <-ctx.Done():
 	}
-	draining.Store(true)
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serving the webhook: %w", err)
-	case <-time.After(server.IdleTimeout + closeIdle):
+	case <-time.After(cmp.Or(s.DrainTime, drainTime)):
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readTimeout)
 	defer cancel()
