@@ -3,6 +3,8 @@
 package admission
 
 import (
+	"time"
+
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +24,9 @@ const (
 	WebhookPath = "/birth"
 )
 
-// webhookTimeout is the maximum time, in seconds, for which the creation of a Node
-// waits for a webhook that does not answer.
-const webhookTimeout = 5
+// WebhookTimeout is the maximum time for which the creation of a Node waits for a webhook
+// that does not answer.
+const WebhookTimeout = 5 * time.Second
 
 // WebhookHost returns the host name at which the API server calls the webhook.
 func WebhookHost(namespace string) string { return WebhookService + "." + namespace + ".svc" }
@@ -55,7 +57,7 @@ func WebhookConfiguration(namespace string) *admissionregistrationv1.MutatingWeb
 			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
 			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone), // probes are dry runs
 			ReinvocationPolicy:      ptr.To(admissionregistrationv1.NeverReinvocationPolicy),
-			TimeoutSeconds:          ptr.To[int32](webhookTimeout),
+			TimeoutSeconds:          ptr.To(int32(WebhookTimeout / time.Second)),
 			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}

@@ -127,15 +127,24 @@ func (b *Reconciler) Run(ctx context.Context, clk clock.WithTicker, current *ato
 func (b *Reconciler) reconcile(ctx context.Context, set *gateset.Set, clk clock.PassiveClock) time.Duration {
 	b.syncTolerations(ctx, set, clk)
 	before, failed := b.syncParameter(ctx, set, clk)
-	due := b.probes(set, b.due(set, clk.Now(), before, failed))
-	if rest := b.pause.Sub(clk.Now()); rest > 0 && len(due) > 0 {
-		return rest
+	synced := clk.Now()
+	due := b.probes(set, b.due(set, synced, before, failed))
+	if !synced.Before(b.pause) {
+		b.send(ctx, due, failed, clk)
 	}
-	began := clk.Now()
+	return b.wait(clk.Now(), synced)
+}
+
+// send sends the first of the probes. A pause follows, in which nothing is probed.
+func (b *Reconciler) send(ctx context.Context, due []probe, failed map[string]error, clk clock.PassiveClock) {
+	began, sent := clk.Now(), 0
 	for _, p := range due[:min(len(due), birthAtOnce)] {
+		if clk.Since(began) >= birthTimeout {
+			break // otherwise, parameters would not be written for a long time
+		}
 		proved := p.send(ctx, b.client, b.By)
 		if ctx.Err() != nil {
-			break
+			return
 		}
 		for _, one := range p {
 			err, failure := proved(one.gate), failed[one.gate.Name]
@@ -144,19 +153,16 @@ func (b *Reconciler) reconcile(ctx context.Context, set *gateset.Set, clk clock.
 			}
 			b.note(one.gate, err, clk.Now())
 		}
+		sent++
 	}
 	if b.areAllProved() {
 		b.noteAllProved()
 	}
-	pause, more := clk.Since(began)*birthSlower, len(due) > birthAtOnce
-	if more {
+	pause := min(clk.Since(began)*birthSlower, BirthLater)
+	if sent < len(due) {
 		pause = max(pause, birthPause)
 	}
 	b.pause = clk.Now().Add(pause)
-	if more {
-		return pause
-	}
-	return max(pause, b.wait(clk.Now()))
 }
 
 // lacks reports whether the parameter is known not to contain the current version of a gate.
@@ -241,20 +247,28 @@ func (b *Reconciler) areAllProved() bool {
 	return true
 }
 
-// wait returns the time until the next probe is due.
-func (b *Reconciler) wait(now time.Time) time.Duration {
+// wait returns the time until the next probe may be sent, or until the parameters, which
+// were last written at synced, must be checked again. They do not wait for the end of a pause.
+func (b *Reconciler) wait(now, synced time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	next := now.Add(BirthLater) // parameters may be damaged at any time
+	next := synced.Add(BirthLater) // parameters may be damaged at any time
 	if len(b.unremoved) > 0 {
-		next = now.Add(birthRemove)
+		next = synced.Add(birthRemove)
 	}
 	for _, state := range b.gates {
-		if state.due.Before(next) {
-			next = state.due
+		if due := later(state.due, b.pause); due.Before(next) {
+			next = due
 		}
 	}
 	return max(next.Sub(now), 10*time.Millisecond)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // Proved returns nil if the API server is known to close the gate on new nodes, and

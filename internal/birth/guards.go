@@ -79,7 +79,7 @@ func (g *GuardProber) probe(ctx context.Context, clk clock.PassiveClock, node, g
 		}
 		g.note(p.Guard, err)
 	}
-	return max(g.next(), clk.Since(began)*birthSlower)
+	return max(g.next(), min(clk.Since(began)*birthSlower, guardsSlow))
 }
 
 // send returns the API server's response to a probe.

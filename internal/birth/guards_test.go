@@ -28,8 +28,9 @@ type guarded struct {
 	*GuardProber
 	// answer is the answer to every probe of RecordsPolicy. The other guards reject theirs.
 	answer atomic.Pointer[error]
-	// took is the time that the API server needs for each probe of Nodes.
-	took atomic.Int64
+	// took is the time that the API server needs for each probe of Nodes, and tookOthers that
+	// for each of the others.
+	took, tookOthers atomic.Int64
 	// probes counts the probes of RecordsPolicy.
 	probes atomic.Int32
 	log    controllertest.LogLines
@@ -42,17 +43,21 @@ func newGuarded(t *testing.T, nodes ...string) *guarded {
 	g := &guarded{}
 	g.answers(controllertest.DeniedBy(admission.RecordsPolicy))
 	api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-		Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+		Create: func(ctx context.Context, _ client.WithWatch, _ client.Object, _ ...client.CreateOption) error {
+			if err := takes(ctx, g.tookOthers.Load()); err != nil {
+				return err
+			}
 			return controllertest.DeniedBy(admission.ParametersPolicy)
 		},
-		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, _ client.Client, _ string, _ client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			if err := takes(ctx, g.tookOthers.Load()); err != nil {
+				return err
+			}
 			return controllertest.DeniedBy(admission.AcknowledgePolicy)
 		},
 		Patch: func(ctx context.Context, _ client.WithWatch, obj client.Object, p client.Patch, _ ...client.PatchOption) error {
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(time.Duration(g.took.Load())):
+			if err := takes(ctx, g.took.Load()); err != nil {
+				return err
 			}
 			if body, err := p.Data(obj); err != nil || strings.Contains(string(body), "labels") {
 				return controllertest.DeniedBy(admission.ConfinementPolicy)
@@ -146,6 +151,22 @@ func TestSlowGuards(t *testing.T) {
 		controllertest.Pass(time.Hour)
 		if most := int32(time.Hour / (80 * time.Second)); g.probes.Load() > most+1 || g.probes.Load() < most/2 {
 			t.Errorf("%d probes in an hour, want at most about %d", g.probes.Load(), most)
+		}
+	})
+}
+
+// After probes have timed out, the next ones do not wait for minutes.
+func TestGuardsAfterTimeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t, "n1")
+		g.took.Store(int64(time.Hour))
+		g.tookOthers.Store(int64(time.Hour))
+		controllertest.Pass(10*time.Minute + 30*time.Second)
+		g.took.Store(0)
+		g.tookOthers.Store(0)
+		controllertest.Pass(4*birthTimeout + guardsSlow)
+		if g.probes.Load() == 0 {
+			t.Errorf("no guard was probed")
 		}
 	})
 }

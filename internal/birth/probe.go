@@ -71,7 +71,7 @@ func (p probe) send(ctx context.Context, c client.Client, by admission.Birth) fu
 
 // create returns the node as created in a dry run, or nil if no node can be selected.
 func (p probe) create(ctx context.Context, c client.Client) (*corev1.Node, error) {
-	ctx, cancel := context.WithTimeout(ctx, birthTimeout)
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	var taken error
 	for _, one := range p { // if a node of that name exists, another gate's name is used

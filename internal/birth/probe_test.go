@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
@@ -37,6 +38,8 @@ type proving struct {
 	closing atomic.Pointer[[]*v1alpha1.NodeGate]
 	// taken are the names of existing nodes.
 	taken []string
+	// took is the time that the API server needs for each probe.
+	took atomic.Int64
 	// probes counts the probes.
 	probes atomic.Int32
 	// readFails and writeFails, if set, are the results of reads and writes of parameters.
@@ -47,11 +50,15 @@ type proving struct {
 // newProving starts to probe gates. pool returns the value of the label by which a gate
 // selects nodes, or "" for all nodes. It must be called in a synctest bubble.
 func newProving(t *testing.T, gates int, pool func(int) string, taken ...string) *proving {
+	return newProvingBy(t, admission.ByPolicy, gates, pool, taken...)
+}
+
+func newProvingBy(t *testing.T, by admission.Birth, gates int, pool func(int) string, taken ...string) *proving {
 	p := &proving{taken: taken}
 	p.Reconciler = New(controllertest.Client(t, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, o ...client.CreateOption) error {
 			if node, probe := obj.(*corev1.Node); probe {
-				return p.create(node)
+				return p.create(ctx, node)
 			}
 			if err := p.writeFails.Load(); err != nil {
 				return *err
@@ -71,6 +78,7 @@ func newProving(t *testing.T, gates int, pool func(int) string, taken ...string)
 			return c.Get(ctx, key, obj, o...)
 		},
 	}), "nodegate-system", p.log.Logger())
+	p.By = by
 	var all []*v1alpha1.NodeGate
 	for i := range gates {
 		ng := controllertest.Gate(fmt.Sprintf("gate-%03d", i))
@@ -95,8 +103,11 @@ func (p *proving) declare(gates ...*v1alpha1.NodeGate) {
 // works sets the gates that the API server closes at birth.
 func (p *proving) works(gates ...*v1alpha1.NodeGate) { p.closing.Store(&gates) }
 
-func (p *proving) create(node *corev1.Node) error {
+func (p *proving) create(ctx context.Context, node *corev1.Node) error {
 	p.probes.Add(1)
+	if err := takes(ctx, p.took.Load()); err != nil {
+		return err
+	}
 	if slices.Contains(p.taken, node.Name) {
 		return apierrors.NewAlreadyExists(corev1.Resource("nodes"), node.Name)
 	}
