@@ -38,6 +38,8 @@ type guardState struct {
 	err error
 	// tries counts consecutive unsuccessful probes.
 	tries int
+	// at is the time of the last probe that showed whether the guard is in force.
+	at time.Time
 }
 
 // NewGuardProber returns a GuardProber for the guards of nodegate's namespace.
@@ -72,12 +74,14 @@ func oneOf(names []string) string {
 // longer after slow probes, so that a busy API server gets fewer.
 func (g *GuardProber) probe(ctx context.Context, clk clock.PassiveClock, node, gate string) time.Duration {
 	began := clk.Now()
-	for _, p := range admission.GuardProbes(g.namespace, node, gate) {
+	probes := admission.GuardProbes(g.namespace, node, gate)
+	g.keep(probes)
+	for _, p := range probes {
 		err := p.Proved(g.send(ctx, &p))
 		if ctx.Err() != nil {
 			break
 		}
-		g.note(p.Guard, err)
+		g.note(p.Guard, err, clk.Now())
 	}
 	return max(g.next(), min(clk.Since(began)*birthSlower, guardsSlow))
 }
@@ -89,15 +93,37 @@ func (g *GuardProber) send(ctx context.Context, p *admission.GuardProbe) error {
 	return p.Send(ctx, g.client)
 }
 
-// note records the result of a probe. A result that shows nothing is ignored.
-func (g *GuardProber) note(guard string, err error) {
-	if errors.Is(err, admission.ErrUnclear) {
-		return
+// keep forgets the guards without a probe.
+func (g *GuardProber) keep(probes []admission.GuardProbe) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for guard := range g.states {
+		if !slices.ContainsFunc(probes, func(p admission.GuardProbe) bool { return p.Guard == guard }) {
+			g.forget(guard)
+		}
 	}
+}
+
+// forget removes what is known about a guard. The caller must hold g.mu.
+func (g *GuardProber) forget(guard string) {
+	delete(g.states, guard)
+	g.metrics.GuardUnknown(guard)
+}
+
+// note records the result of a probe. A result that shows nothing is ignored, but if there
+// are no others for some time, the guard no longer counts as proved.
+func (g *GuardProber) note(guard string, err error, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	state, known := g.states[guard]
+	if errors.Is(err, admission.ErrUnclear) {
+		if state.tries < guardTries && now.Sub(state.at) > guardsOutdated {
+			g.forget(guard)
+		}
+		return
+	}
 	before := state.tries
+	state.at = now
 	if state.err = err; err == nil {
 		state.tries = 0
 	} else {

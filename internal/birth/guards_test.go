@@ -26,8 +26,12 @@ import (
 // guarded is a GuardProber with a fake API server.
 type guarded struct {
 	*GuardProber
-	// answer is the answer to every probe of RecordsPolicy. The other guards reject theirs.
-	answer atomic.Pointer[error]
+	// answer is the answer to every probe of RecordsPolicy. The other guards reject theirs,
+	// except AcknowledgePolicy if allowed is set.
+	answer  atomic.Pointer[error]
+	allowed atomic.Bool
+	// withoutGates is set if there is no NodeGate.
+	withoutGates atomic.Bool
 	// took is the time that the API server needs for each probe of Nodes, and tookOthers that
 	// for each of the others.
 	took, tookOthers atomic.Int64
@@ -53,6 +57,9 @@ func newGuarded(t *testing.T, nodes ...string) *guarded {
 			if err := takes(ctx, g.tookOthers.Load()); err != nil {
 				return err
 			}
+			if g.allowed.Load() {
+				return nil
+			}
 			return controllertest.DeniedBy(admission.AcknowledgePolicy)
 		},
 		Patch: func(ctx context.Context, _ client.WithWatch, obj client.Object, p client.Patch, _ ...client.PatchOption) error {
@@ -67,8 +74,21 @@ func newGuarded(t *testing.T, nodes ...string) *guarded {
 		},
 	}).Build()
 	g.GuardProber = NewGuardProber(api, "nodegate-system", g.log.Logger(), telemetry.NewMetrics(prometheus.NewRegistry()))
-	go g.Run(t.Context(), clock.RealClock{}, func() []string { return nodes }, func() []string { return []string{"gate"} })
+	go g.Run(t.Context(), clock.RealClock{}, func() []string { return nodes }, func() []string {
+		if g.withoutGates.Load() {
+			return nil
+		}
+		return []string{"gate"}
+	})
 	return g
+}
+
+// wantSeries checks the number of guards with series.
+func (g *guarded) wantSeries(t *testing.T, want int) {
+	t.Helper()
+	if n := testutil.CollectAndCount(g.metrics.Guards); n != want {
+		t.Errorf("%d guards have series of nodegate_guard_proved, want %d", n, want)
+	}
 }
 
 func (g *guarded) want(t *testing.T, missing string, proved float64) {
@@ -104,13 +124,19 @@ func TestMissingGuardIsReported(t *testing.T) {
 }
 
 // Neither a single unexpected answer nor an API server that does not answer changes the
-// result for a guard.
+// result for a guard. But after some time without an answer, it no longer counts as proved.
 func TestUnclearAnswersAreIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuarded(t, "n1")
 		controllertest.Pass(time.Second)
 		g.answers(errors.New("connection refused"))
+		controllertest.Pass(guardsOutdated - time.Minute)
+		g.want(t, "", 1)
+		g.wantSeries(t, 4)
 		controllertest.Pass(time.Hour)
+		g.wantSeries(t, 3)
+		g.answers(controllertest.DeniedBy(admission.RecordsPolicy))
+		controllertest.Pass(time.Minute)
 		g.want(t, "", 1)
 		g.answers(nil)
 		controllertest.Pass(time.Minute + guardTries*guardsSoon)
@@ -168,5 +194,22 @@ func TestGuardsAfterTimeouts(t *testing.T) {
 		if g.probes.Load() == 0 {
 			t.Errorf("no guard was probed")
 		}
+	})
+}
+
+// A guard that can no longer be probed is not reported.
+func TestGuardWithoutProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t, "n1")
+		g.allowed.Store(true)
+		controllertest.Pass(time.Minute)
+		if missing := g.Missing(); !strings.Contains(missing, admission.AcknowledgePolicy) {
+			t.Errorf("missing is %q", missing)
+		}
+		g.wantSeries(t, 4)
+		g.withoutGates.Store(true)
+		controllertest.Pass(time.Minute)
+		g.want(t, "", 1)
+		g.wantSeries(t, 3)
 	})
 }

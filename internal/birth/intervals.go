@@ -49,6 +49,9 @@ const (
 	guardsSoon   = time.Second
 	guardsLater  = 15 * time.Second
 	guardsHasty  = 12
+	// guardsOutdated is the time after which a guard no longer counts as proved if no answer
+	// shows whether it is in force.
+	guardsOutdated = 15 * time.Minute
 	// guardTries is the number of consecutive unsuccessful probes after which a guard is
 	// reported. Policies take up to a second to take effect, and the Node of a probe may be
 	// in deletion.

@@ -102,6 +102,9 @@ func (m *Metrics) GuardProved(guard string, proved bool) {
 	m.Guards.WithLabelValues(guard).Set(oneIf(proved))
 }
 
+// GuardUnknown removes the series of a guard.
+func (m *Metrics) GuardUnknown(guard string) { m.Guards.DeleteLabelValues(guard) }
+
 // NotClosedAtBirth removes the series of a gate that does not close at birth, as far as
 // is known: there is nothing to prove.
 func (m *Metrics) NotClosedAtBirth(name string) {
