@@ -20,7 +20,7 @@ import (
 // installation.
 var operators = map[string][]string{
 	"cilium":                             {"cilium-operator"},
-	"calico-node":                        {"tigera-operator"},
+	"calico-node":                        {"tigera-operator", "calico-typha"},
 	"nvidia-device-plugin-daemonset":     {"gpu-operator"},
 	"nvidia-driver-daemonset":            {"gpu-operator"},
 	"nvidia-container-toolkit-daemonset": {"gpu-operator"},

@@ -293,7 +293,11 @@ var cases = map[string]ruleCases{
 		good: map[string]*World{"one way": with([]string{agent(""), otherGate}, daemonSets(daemon("agent", tolerating(key("example.com/a"))), daemon("other")))},
 	},
 	"operator-does-not-tolerate": {
-		bad: map[string]*World{"cilium": with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator")))},
+		bad: map[string]*World{
+			"cilium": with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator"))),
+			"calico's typha": with([]string{strings.Replace(cilium, "name: cilium}", "name: calico-node}", 1)}, daemonSets(daemon("calico-node")),
+				deployments(deployment("calico-typha", withTolerations(key("CriticalAddonsOnly"), key(corev1.TaintNodeNotReady), key(corev1.TaintNodeNetworkUnavailable))))),
+		},
 		good: map[string]*World{
 			"an alternative works":      with([]string{anyOf("{name: a, label: {key: l}}, {name: b, daemonSet: {namespace: kube-system, name: cilium}}")}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator"))),
 			"it tolerates":              with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator", withTolerations(key("example.com/a"))))),
