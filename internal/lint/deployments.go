@@ -24,6 +24,9 @@ var operators = map[string][]string{
 	"nvidia-device-plugin-daemonset":     {"gpu-operator"},
 	"nvidia-driver-daemonset":            {"gpu-operator"},
 	"nvidia-container-toolkit-daemonset": {"gpu-operator"},
+	// It finds istiod by name. Falco is not listed, because only some of its configurations
+	// need DNS, and the DaemonSet's facts do not show which.
+	"ztunnel": {"coredns", "kube-dns"},
 }
 
 const partOf = "app.kubernetes.io/part-of"

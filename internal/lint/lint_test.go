@@ -297,6 +297,10 @@ var cases = map[string]ruleCases{
 			"cilium": with([]string{cilium}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator"))),
 			"calico's typha": with([]string{strings.Replace(cilium, "name: cilium}", "name: calico-node}", 1)}, daemonSets(daemon("calico-node")),
 				deployments(deployment("calico-typha", withTolerations(key("CriticalAddonsOnly"), key(corev1.TaintNodeNotReady), key(corev1.TaintNodeNetworkUnavailable))))),
+			"the cluster's DNS": with([]string{strings.Replace(cilium, "name: cilium}", "name: ztunnel}", 1)}, daemonSets(daemon("ztunnel")),
+				deployments(deployment("coredns", withTolerations(key("CriticalAddonsOnly"))))),
+			"kube-dns": with([]string{strings.Replace(cilium, "name: cilium}", "name: ztunnel}", 1)}, daemonSets(daemon("ztunnel")),
+				deployments(deployment("kube-dns", withTolerations(key("CriticalAddonsOnly"))))),
 		},
 		good: map[string]*World{
 			"an alternative works":      with([]string{anyOf("{name: a, label: {key: l}}, {name: b, daemonSet: {namespace: kube-system, name: cilium}}")}, daemonSets(daemon("cilium")), deployments(deployment("cilium-operator"))),
