@@ -61,7 +61,7 @@ var expectations = map[string]expectation{
 	"node-condition":                {},
 	"node-local-dns":                {waitsFor: []string{"kube-system/node-local-dns"}},
 	"node-problem-detector":         {},
-	"node-problem-detector-plugins": {},
+	"node-problem-detector-plugins": {lack: []string{"kube-system/node-problem-detector"}},
 	"nvidia-gpu":                    {lack: []string{"gpu-operator/nvidia-device-plugin-daemonset", "kube-system/nvidia-device-plugin-daemonset"}},
 	"out-of-service":                {},
 	"preflight":                     {runs: true},
