@@ -109,6 +109,14 @@ func withEnv(name string) func(*appsv1.Deployment) {
 	}
 }
 
+// withContainer adds a container with these arguments.
+func withContainer(args ...string) func(*appsv1.Deployment) {
+	return func(d *appsv1.Deployment) {
+		spec := &d.Spec.Template.Spec
+		spec.Containers = append(spec.Containers, corev1.Container{Args: args})
+	}
+}
+
 func node(name string, set labels.Set, taints ...corev1.Taint) *gate.Node {
 	return &gate.Node{Name: name, Labels: set, Taints: taints}
 }
@@ -478,6 +486,7 @@ var cases = map[string]ruleCases{
 			"istiod":                  with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")))),
 			"a revision of istiod":    with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod-1-27-0", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")))),
 			"Kuma":                    with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane", withEnv("KUMA_RUNTIME_KUBERNETES_NODE_TAINT_CONTROLLER_ENABLED")))),
+			"the PD driver":           with([]string{keyed("pd.csi.storage.gke.io/not-ready", "")}, deployments(deployment("csi-gce-pd-controller", withContainer("--v=5", "--run-taint-controller=true")))),
 		},
 		good: map[string]*World{
 			"disabled":       with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "false")),
@@ -486,6 +495,7 @@ var cases = map[string]ruleCases{
 			"istiod is off":  with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod"), deployment("istiod-1-27-0"))),
 			"a similar name": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiods", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")))),
 			"Kuma is off":    with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane"))),
+			"the PD driver without its taint controller": with([]string{keyed("pd.csi.storage.gke.io/not-ready", "")}, deployments(deployment("csi-gce-pd-controller", withContainer("--v=5", "--run-taint-controller=false")))),
 		},
 	},
 	"stray-taint": {

@@ -146,6 +146,14 @@ var active = map[string]func(*checker, *appsv1.Deployment) bool{
 		return env(d, "KUMA_RUNTIME_KUBERNETES_NODE_TAINT_CONTROLLER_ENABLED") == "true"
 	},
 	writers.NodeTaintsHandler: func(*checker, *appsv1.Deployment) bool { return true },
+	writers.PDController:      pdRemoves,
+}
+
+// pdRemoves reports whether a container of the PD driver's controller removes the taint.
+func pdRemoves(_ *checker, d *appsv1.Deployment) bool {
+	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.Contains(c.Args, "--run-taint-controller=true")
+	})
 }
 
 // ciliumWrites reports whether Cilium writes the taint, given its configuration and

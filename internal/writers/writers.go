@@ -20,6 +20,7 @@ const (
 	Istiod            = "istiod"
 	Kuma              = "kuma-control-plane"
 	NodeTaintsHandler = "nodetaintshandler"
+	PDController      = "csi-gce-pd-controller"
 )
 
 // All lists the known writers.
@@ -36,8 +37,8 @@ var All = []Writer{
 		"it removes the taint from its own node when it starts; disable this with the Helm value node.serviceAccount.disableMutation=true"},
 	{"efs.csi.aws.com/agent-not-ready", "efs-csi-node",
 		"it removes the taint from its own node when it starts; disable this with the Helm value node.serviceAccount.disableMutation=true"},
-	{"pd.csi.storage.gke.io/not-ready", "csi-gce-pd-controller",
-		"it removes the taint when the CSINode lists the driver; disable the driver's startup taint"},
+	{"pd.csi.storage.gke.io/not-ready", PDController,
+		"it removes the taint when the CSINode lists the driver; remove the container taint-controller from the Deployment, and the driver's webhook"},
 }
 
 // Of returns the known writers of a taint key.
