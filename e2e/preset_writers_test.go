@@ -62,29 +62,37 @@ func pdController() *writer {
 	})
 }
 
-// awsDriver returns a driver that removes the key from its own node, once for each start of
-// its container, when the condition holds.
-func awsDriver(name, key, app string, condition func(*nodeView) bool) *writer {
+// ebsDriver simulates the EBS driver from 1.47 on: for ten minutes after its container has
+// started, it removes the key from its own node whenever it sees it, if the limit is set.
+func ebsDriver() *writer {
+	const name, key = "ebs-csi-node", "ebs.csi.aws.com/agent-not-ready"
+	boots := make(map[string]string)
+	return removesWhen(name, key, func(s *nodeView) bool {
+		id, boot := container(s.pod(name)), s.node.Status.NodeInfo.BootID
+		if id == "" {
+			return false
+		}
+		if boots[id] == "" {
+			boots[id] = boot
+		}
+		d := s.driver("ebs.csi.aws.com")
+		return boots[id] == boot && d != nil && d.Allocatable != nil && d.Allocatable.Count != nil
+	})
+}
+
+// efsDriver simulates the EFS driver, which removes the key from its own node once for each
+// start of its container.
+func efsDriver() *writer {
+	const name, key = "efs-csi-node", "efs.csi.aws.com/agent-not-ready"
 	done := make(map[string]bool)
 	return removesWhen(name, key, func(s *nodeView) bool {
-		id := container(s.pod(app))
-		if id == "" || done[id] || !condition(s) {
+		id := container(s.pod(name))
+		if id == "" || done[id] {
 			return false
 		}
 		done[id] = hasTaint(&s.node, key)
 		return true
 	})
-}
-
-func ebsDriver() *writer {
-	return awsDriver("ebs-csi-node", "ebs.csi.aws.com/agent-not-ready", "ebs-csi-node", func(s *nodeView) bool {
-		d := s.driver("ebs.csi.aws.com")
-		return d != nil && d.Allocatable != nil && d.Allocatable.Count != nil
-	})
-}
-
-func efsDriver() *writer {
-	return awsDriver("efs-csi-node", "efs.csi.aws.com/agent-not-ready", "efs-csi-node", func(*nodeView) bool { return true })
 }
 
 // contendedPreset is a preset and the other writer of its key.
@@ -95,14 +103,16 @@ type contendedPreset struct {
 	early bool
 	// repeats reports whether the writer removes the key again after it was restored.
 	repeats bool
+	// onNode reports whether the writer runs on the node, so that a reboot stops it.
+	onNode bool
 }
 
 var contendedPresets = map[string]contendedPreset{
 	"istio-cni":  {preset: "istio-cni", namespace: "istio-system", daemon: "istio-cni-node", writer: istiod, repeats: true},
 	"kuma":       {preset: "kuma", namespace: "kube-system", daemon: "kuma-cni-node", writer: kumaControlPlane, repeats: true},
 	"gcp-pd-csi": {preset: "gcp-pd-csi", namespace: "kube-system", daemon: "pdcsi-node", driver: "pd.csi.storage.gke.io", writer: pdController, early: true, repeats: true},
-	"ebs-csi":    {preset: "ebs-csi", namespace: "kube-system", daemon: "ebs-csi-node", driver: "ebs.csi.aws.com", writer: ebsDriver, early: true},
-	"efs-csi":    {preset: "efs-csi", namespace: "kube-system", daemon: "efs-csi-node", driver: "efs.csi.aws.com", writer: efsDriver, early: true},
+	"ebs-csi":    {preset: "ebs-csi", namespace: "kube-system", daemon: "ebs-csi-node", driver: "ebs.csi.aws.com", writer: ebsDriver, early: true, repeats: true, onNode: true},
+	"efs-csi":    {preset: "efs-csi", namespace: "kube-system", daemon: "efs-csi-node", driver: "efs.csi.aws.com", writer: efsDriver, early: true, onNode: true},
 }
 
 var cilium = contendedPreset{preset: "cilium", namespace: "kube-system", daemon: "cilium", writer: ciliumOperator, repeats: true}
@@ -206,11 +216,13 @@ func (c contendedPreset) enabled(t *testing.T) {
 	removed := w.writes.Load()
 	k.reboot()
 	k.eventually("the gate closes because of the reboot", func() error { return k.recorded(c.preset, isClosed) })
+	if c.onNode {
+		k.becomes(c.preset, isClosed, w.key) // the driver has not started yet
+		k.run(pod, false)
+	}
 	if c.repeats {
 		k.eventually("the writer removes the key on stale evidence", func() error { return unless(w.writes.Load() > removed) })
 		k.contendedBy(c.preset, w.name)
-	} else {
-		k.becomes(c.preset, isClosed, w.key) // the driver has not started yet
 	}
 	k.run(pod, true)
 	k.becomes(c.preset, isOpen, w.key)

@@ -34,7 +34,7 @@ var All = []Writer{
 	{"startup.k8s.io/initializing", NodeTaintsHandler,
 		"it adds and removes the taint; delete its MutatingWebhookConfiguration node-startup-taint, then its Deployment"},
 	{"ebs.csi.aws.com/agent-not-ready", "ebs-csi-node",
-		"it removes the taint from its own node when it starts; disable this with the Helm value node.serviceAccount.disableMutation=true"},
+		"it removes the taint from its own node for ten minutes after it starts; disable this with the Helm value node.serviceAccount.disableMutation=true"},
 	{"efs.csi.aws.com/agent-not-ready", "efs-csi-node",
 		"it removes the taint from its own node when it starts; disable this with the Helm value node.serviceAccount.disableMutation=true"},
 	{"pd.csi.storage.gke.io/not-ready", PDController,
