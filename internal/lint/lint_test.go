@@ -102,10 +102,11 @@ func withLabel(k, v string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Labels[k] = v }
 }
 
-// withEnv sets an environment variable to true.
-func withEnv(name string) func(*appsv1.Deployment) {
+// withEnv adds an environment variable.
+func withEnv(name, value string) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) {
-		d.Spec.Template.Spec.Containers[0].Env = []corev1.EnvVar{{Name: name, Value: "true"}}
+		c := &d.Spec.Template.Spec.Containers[0]
+		c.Env = append(c.Env, corev1.EnvVar{Name: name, Value: value})
 	}
 }
 
@@ -483,18 +484,20 @@ var cases = map[string]ruleCases{
 			"Cilium by default":       with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator"))),
 			"Cilium sets it":          with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "true")),
 			"Cilium with another key": with([]string{agent("")}, deployments(deployment("cilium-operator")), config("agent-not-ready-taint-key", "example.com/a")),
-			"istiod":                  with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")))),
-			"a revision of istiod":    with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod-1-27-0", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")))),
-			"Kuma":                    with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane", withEnv("KUMA_RUNTIME_KUBERNETES_NODE_TAINT_CONTROLLER_ENABLED")))),
+			"istiod":                  with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true")))),
+			"a revision of istiod":    with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod-1-27-0", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true")))),
+			"istiod with another key": with([]string{agent("")}, deployments(deployment("istiod", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true"), withEnv("PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME", "example.com/a")))),
+			"Kuma":                    with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane", withEnv("KUMA_RUNTIME_KUBERNETES_NODE_TAINT_CONTROLLER_ENABLED", "true")))),
 			"the PD driver":           with([]string{keyed("pd.csi.storage.gke.io/not-ready", "")}, deployments(deployment("csi-gce-pd-controller", withContainer("--v=5", "--run-taint-controller=true")))),
 		},
 		good: map[string]*World{
-			"disabled":       with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "false")),
-			"not installed":  with([]string{keyed("node.cilium.io/agent-not-ready", "")}),
-			"another key":    with([]string{agent("")}, deployments(deployment("cilium-operator"))),
-			"istiod is off":  with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod"), deployment("istiod-1-27-0"))),
-			"a similar name": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiods", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS")))),
-			"Kuma is off":    with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane"))),
+			"disabled":               with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "false")),
+			"not installed":          with([]string{keyed("node.cilium.io/agent-not-ready", "")}),
+			"another key":            with([]string{agent("")}, deployments(deployment("cilium-operator"))),
+			"istiod is off":          with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod"), deployment("istiod-1-27-0"))),
+			"istiod has another key": with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true"), withEnv("PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME", "example.com/a")))),
+			"a similar name":         with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiods", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true")))),
+			"Kuma is off":            with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane"))),
 			"the PD driver without its taint controller": with([]string{keyed("pd.csi.storage.gke.io/not-ready", "")}, deployments(deployment("csi-gce-pd-controller", withContainer("--v=5", "--run-taint-controller=false")))),
 		},
 	},

@@ -183,16 +183,25 @@ func runs(d *appsv1.Deployment, program string) bool {
 	return d.Name == program || program == writers.Istiod && strings.HasPrefix(d.Name, writers.Istiod+"-")
 }
 
+// configuredKey returns the taint key with which a known writer is configured, or "".
+func configuredKey(j *checker, program string, d *appsv1.Deployment) string {
+	switch program {
+	case writers.CiliumOperator:
+		return j.CiliumConfigs[d.Namespace]["agent-not-ready-taint-key"]
+	case writers.Istiod:
+		return env(d, "PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME")
+	}
+	return ""
+}
+
 func otherWriter(j *checker, s *subject) (hits []hit) {
 	for _, w := range writers.All {
 		for i := range j.Deployments {
-			d, key := &j.Deployments[i], w.Key
+			d := &j.Deployments[i]
 			if !runs(d, w.Program) || active[w.Program] == nil || !active[w.Program](j, d) {
 				continue
 			}
-			if w.Program == writers.CiliumOperator {
-				key = cmp.Or(j.CiliumConfigs[d.Namespace]["agent-not-ready-taint-key"], key)
-			}
+			key := cmp.Or(configuredKey(j, w.Program, d), w.Key)
 			if slices.ContainsFunc(s.Taints(), func(t v1alpha1.Taint) bool { return t.Key == key }) {
 				hits = append(hits, hit{"deployment/" + deploymentName(d), fmt.Sprintf("Deployment %s also writes %s: %s", deploymentName(d), key, w.How)})
 			}
