@@ -199,8 +199,8 @@ func (d *decider) trustIn(r *Record) Trust {
 		t.booted, t.known = t.bootKnown, d.Boot.Known
 	case d.hasBooted(r): // it is open, and nothing has been proved in this boot
 		t.booted = d.bootSeen()
-	default:
-		t.booted = r.BootSeen
+	case !r.BootSeen.IsZero():
+		t.booted = Earliest(r.BootSeen, d.bootSeen()) // the clock that wrote it may have been wrong
 	}
 	if d.Boot.After == "" {
 		t.former = d.Boot.Known
@@ -214,7 +214,8 @@ func (d *decider) inBootOf(g *Gate, from, r *Record) *Record {
 	if r.Boot != "" && r.Boot == from.Boot {
 		r.Completed = from.Completed
 	}
-	if g.ReadsHeartbeats && (r.Boot == "" || r.Boot == d.Node.BootID) && !r.closedForBoot() {
+	readsHeartbeats := g.ReadsHeartbeats || len(g.Signals) == 0 // perhaps, if the gate did not compile
+	if readsHeartbeats && (r.Boot == "" || r.Boot == d.Node.BootID) && !r.closedForBoot() {
 		r.BootSeen = d.trustIn(from).booted
 	}
 	return r

@@ -130,7 +130,7 @@ func (d *decider) readRecord(s *slot) {
 		s.damaged, s.garbled = true, true
 		s.restore(d.rebuild(s.gate))
 	case r.Since.After(d.since().Add(clockSkew)):
-		// The clock that wrote the record was wrong. The rest of the record is valid.
+		// The clock that wrote the record was wrong. What does not depend on it is valid.
 		s.damaged, r.Since = true, d.since()
 		s.restore(r)
 	case !r.Since.IsZero() && r.Since.Before(d.Node.Created):

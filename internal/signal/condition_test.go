@@ -222,6 +222,43 @@ func TestHeartbeatOfAnAlternative(t *testing.T) {
 	}
 }
 
+// The clock of the controller that wrote the record may have been wrong: a boot was not first
+// observed later than this controller observed it.
+func TestBootSeenInTheFuture(t *testing.T) {
+	c := checked(t, netReports())
+	n := &c.world.facts.Node
+	c.opened(v1alpha1.ReasonSignalsHold, "a")
+	record := c.record()
+	record.BootSeen = c.now.Add(24 * time.Hour)
+	n.Records[c.gate.Name] = record.String()
+	n.Conditions = append(n.Conditions, beat("Net", corev1.ConditionFalse, 0))
+	c.after(time.Second)
+	c.after(time.Minute)
+	c.is(v1alpha1.StateClosed, v1alpha1.ReasonRegression)
+}
+
+// A gate that does not compile has no signals, and its deadline may open it. When it is corrected,
+// a heartbeat from before the reboot does not end the exception.
+func TestHeartbeatOfACorrectedGate(t *testing.T) {
+	c := checked(t, netReports())
+	c.gate.Deadline = gate.Deadline{Ready: time.Minute, Open: true}
+	n := &c.world.facts.Node
+	n.Conditions = append(n.Conditions, beat("Net", corev1.ConditionTrue, 30*time.Second))
+	correct := c.gate
+	c.gate.Signals, c.gate.ReadsHeartbeats = nil, false
+	c.reboots("b", true)
+	c.after(0)
+	c.is(v1alpha1.StateClosed, v1alpha1.ReasonRebooted)
+	c.after(61 * time.Second)
+	c.is(v1alpha1.StateOpen, v1alpha1.ReasonDeadlinePassed)
+	c.gate = correct
+	c.after(time.Second)
+	c.is(v1alpha1.StateOpen, v1alpha1.ReasonDeadlinePassed)
+	n.Conditions[1].Heartbeat = c.now.Add(gate.HeartbeatSkew)
+	c.after(time.Second)
+	c.is(v1alpha1.StateOpen, v1alpha1.ReasonSignalsHold)
+}
+
 // If the passing of time changes the reading of a condition, it is repeated at that
 // time.
 func TestConditionRecheck(t *testing.T) {
