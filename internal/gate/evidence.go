@@ -3,7 +3,6 @@
 package gate
 
 import (
-	"cmp"
 	"hash/fnv"
 	"slices"
 	"strconv"
@@ -88,18 +87,20 @@ func newDigest(ids []string) Digest {
 	return Digest(strings.Join(ids, " "))
 }
 
-// withMarks returns a digest that also contains the current marks of the pods that the gate's
-// signals depend on.
+// withMarks returns a digest that also contains the marks that the pods which the gate's signals
+// depend on had when the current boot was first observed.
 func (d Digest) withMarks(g *Gate, f *Facts) Digest {
 	pods, observed := g.evidence(f)
 	if !observed || d == digestAll {
 		return digestAll
 	}
-	marks := digestWhere(pods, func(*Pod) bool { return false })
-	if marks == "" || marks == digestAll {
-		return cmp.Or(marks, d)
+	ids := strings.Fields(string(d))
+	for i := range pods {
+		if mark := pods[i].mark(); slices.Contains(f.Boot.Known, mark) {
+			ids = append(ids, mark.String())
+		}
 	}
-	return newDigest(slices.Concat(strings.Fields(string(d)), strings.Fields(string(marks))))
+	return newDigest(ids)
 }
 
 func (d Digest) has(i Incarnation) bool {

@@ -66,8 +66,7 @@ func (d *decider) noteBoot(s *slot) {
 		// opening the gate.
 		r.Digest = digestAll
 	default:
-		// Pods may have been marked again since the digest was taken. Their containers are
-		// not missing in it: what became ready since is in Boot.Known.
+		// Pods may have been marked again since the digest was taken.
 		r.Digest = r.Digest.withMarks(s.gate, d.Facts)
 	}
 	reason := v1alpha1.ReasonRebooted

@@ -2,7 +2,10 @@
 
 package gate
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // Marks.
 //
@@ -22,13 +25,25 @@ func (p *Pod) mark() Incarnation {
 	return NewIncarnation(p.UID, []string{"marked", strconv.FormatInt(p.MarkedSince.Unix(), 10)})
 }
 
+// AppendKnown appends what an observer of the start of a boot knows of the pod from before it: its
+// containers, if it is ready or has run, and its mark.
+func (p *Pod) AppendKnown(to []Incarnation) []Incarnation {
+	if p.Ready || p.Run != (Run{}) {
+		to = append(to, p.Incarnation)
+	}
+	if !p.MarkedSince.IsZero() {
+		to = append(to, p.mark())
+	}
+	return to
+}
+
 // BelievesMark reports whether a marked pod's mark is evidence of the node's current
 // boot and the current Node. If it is not, the passing of time does not change that.
 func (t Trust) BelievesMark(p *Pod) bool {
 	switch {
 	case t.digest == digestAll:
 		return p.MarkedSince.After(t.since)
-	case t.digest.has(p.mark()):
+	case t.digest.has(p.mark()), slices.Contains(t.known, p.mark()):
 		return false
 	case p.Created.Before(t.nodeCreated):
 		return p.MarkedSince.After(t.nodeCreated)

@@ -91,6 +91,27 @@ func (s markedAgent) Read(in Input) Reading {
 	return Reading{State: NotYet}
 }
 
+// A mark that is set in the new boot counts, also if the gate's record is updated to the boot only
+// later, because writes fail.
+func TestMarkBeforeTheRecordOfABoot(t *testing.T) {
+	marked := func(at time.Time) Pod {
+		p := somePod("p", "x", epoch.Add(-time.Minute))
+		p.MarkedSince = at
+		return p
+	}
+	s := aNode(aGate("g", waitingFor(markedAgent{"a"}))).age(time.Minute).pods("a", marked(epoch.Add(-time.Second)))
+	s.run(t)
+	s.after(time.Hour).ready("Unknown").run(t)
+	former := marked(s.now)
+	s.after(time.Second).pods("a", former).ready("True").boot("b")
+	s.facts.Boot.Known = former.AppendKnown(nil)
+	s.decide() // and the write fails
+	s.after(20*time.Second).pods("a", marked(s.now))
+	if v := s.run(t).Verdicts[0]; v.After != v1alpha1.StateOpen {
+		t.Errorf("a mark from the new boot does not open: %s", showVerdict(&v))
+	}
+}
+
 // A pod survives the reboot of its node with its annotation. A gate that closes for the
 // reboot waits until the annotation has been removed and set again, whether or not its
 // pods were observed.
@@ -121,7 +142,9 @@ func TestMarkAcrossReboot(t *testing.T) {
 				t.Fatalf("a marked pod does not open: %s", showVerdict(&v))
 			}
 			c.before(s.after(time.Hour))
-			s.ready("True").boot("b").pods("a", mark("x", epoch.Add(c.marked)))
+			again := mark("x", epoch.Add(c.marked))
+			s.ready("True").boot("b").pods("a", again)
+			s.facts.Boot.Known = again.AppendKnown(nil)
 			s.run(t)
 			s.after(time.Second).pods("a", mark("y", epoch.Add(c.marked))).run(t)
 			s.after(24 * time.Hour)

@@ -17,8 +17,8 @@ type boots struct {
 	byName map[string]gate.Boot
 	// began is the time at which all nodes were first listed.
 	began time.Time
-	// readyPods returns the pods that are known to be ready on a node.
-	readyPods func(node string) []gate.Incarnation
+	// knownPods returns what is known of the pods on a node.
+	knownPods func(node string) []gate.Incarnation
 	// deleted is when Nodes were observed to be deleted, for deletedFor.
 	deleted map[string]time.Time
 }
@@ -30,7 +30,7 @@ const deletedFor = time.Minute
 func newBoots() boots {
 	return boots{
 		byName: make(map[string]gate.Boot), deleted: make(map[string]time.Time),
-		readyPods: func(string) []gate.Incarnation { return nil },
+		knownPods: func(string) []gate.Incarnation { return nil },
 	}
 }
 
@@ -46,7 +46,7 @@ func (b *boots) of(name string) gate.Boot {
 func (b *boots) add(name string, at time.Time) {
 	seen := gate.Boot{Seen: at}
 	if then, replaced := b.deleted[name]; replaced && at.Sub(then) <= deletedFor {
-		seen.Known = b.readyPods(name)
+		seen.Known = b.knownPods(name)
 	}
 	delete(b.deleted, name)
 	b.byName[name] = seen
@@ -59,7 +59,7 @@ func (b *boots) update(old, now *gate.Node, at time.Time) {
 	}
 	seen := gate.Boot{Seen: at}
 	if old.UID != now.UID || old.BootID != "" { // it is not just the first report of a boot
-		seen.Known = b.readyPods(now.Name)
+		seen.Known = b.knownPods(now.Name)
 	}
 	if old.UID == now.UID {
 		seen.After = old.BootID

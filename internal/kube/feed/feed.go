@@ -101,7 +101,7 @@ func newFeed(s sources, o Options) *Feed {
 	}
 	f := &Feed{log: o.Log, handler: o.Handler, sources: s, silenced: o.Silenced, adjust: reflector.NewWake()}
 	f.nodes = NewNodes(o.Handler.NodeChanged)
-	f.nodes.clock, f.nodes.boots.readyPods = o.Clock, f.readyPods
+	f.nodes.clock, f.nodes.boots.knownPods = o.Clock, f.knownPods
 	f.daemonSets = NewDaemonSets(o.Handler.GatesChanged)
 	if f.gates = o.Gates; f.gates == nil {
 		f.gates = gates.FromAPIServer(s.gates, s.definition, o.Log, o.Clock, o.Silenced)

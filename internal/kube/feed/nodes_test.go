@@ -141,7 +141,7 @@ func TestObservedBoots(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := nodeSink{Nodes: NewNodes(IgnoreChange)}
-			s.boots.readyPods = func(string) []gate.Incarnation { return known }
+			s.boots.knownPods = func(string) []gate.Incarnation { return known }
 			for i, step := range c.steps {
 				s.clock = clocktesting.NewFakePassiveClock(later(i))
 				step(s)

@@ -56,15 +56,14 @@ func (f *podFeed) fill(facts *gate.Facts, query gate.PodQuery) {
 	facts.Pods[query] = f.pods.On(facts.Node.Name)
 }
 
-// readyPods returns the pods on a node that are known to be ready, or to have run, for all queries. It is
-// called with the lock of Nodes held: Pods take no other lock while they hold theirs.
-func (f *Feed) readyPods(node string) []gate.Incarnation {
+// knownPods returns what is known of the pods on a node, for all queries (see gate.Boot). It is called
+// with the lock of Nodes held: Pods take no other lock while they hold theirs.
+func (f *Feed) knownPods(node string) []gate.Incarnation {
 	var all []gate.Incarnation
 	for _, feed := range *f.podFeeds.Load() {
-		for _, p := range feed.pods.On(node) {
-			if p.Ready || p.Run != (gate.Run{}) {
-				all = append(all, p.Incarnation)
-			}
+		pods := feed.pods.On(node)
+		for i := range pods {
+			all = pods[i].AppendKnown(all)
 		}
 	}
 	slices.Sort(all)
