@@ -66,7 +66,7 @@ func Of(f *Facts) *Explanation {
 	candidates := make([]candidate, 0, len(f.Nodes))
 	for i := range f.Nodes {
 		n := f.candidate(filter, &f.Nodes[i])
-		if candidates = append(candidates, n); len(n.holding) == 0 {
+		if candidates = append(candidates, n); len(n.holding) == 0 && n.node.settled(f.Now) {
 			types.add(n.node)
 		}
 	}

@@ -155,6 +155,23 @@ func devices(registered, requested string) func(*pending.Node) {
 	}
 }
 
+// capacity sets the number of devices that the node has, including unhealthy ones.
+func capacity(registered string) func(*pending.Node) {
+	return func(n *pending.Node) { n.Status.Capacity = corev1.ResourceList{device: resource.MustParse(registered)} }
+}
+
+// created sets the node's age.
+func created(ago time.Duration) func(*pending.Node) {
+	return func(n *pending.Node) { n.Facts.Node.Created = clitest.Now.Add(-ago) }
+}
+
+// ready sets the status of the condition Ready, and for how long the node has had it.
+func ready(status corev1.ConditionStatus, ago time.Duration) func(*pending.Node) {
+	return func(n *pending.Node) {
+		n.Facts.Node.Conditions[0].Status, n.Facts.Node.Conditions[0].Transition = status, clitest.Now.Add(-ago)
+	}
+}
+
 const device = "example.com/gpu"
 
 // usesDevices makes the pod request two devices.
@@ -256,6 +273,28 @@ var scenarios = map[string]struct {
 			node("cpus-held", held(closedAt("02:59:00")), ofType("small")),
 			node("gpus", ofType("medium"), devices("4", "4")),
 			node("gpus-held", held(closedAt("02:59:00")), ofType("medium"), devices("0", "0")),
+		},
+		wouldFit: 6,
+	},
+	"unproven-types": { // only a node on which devices would have registered proves that its type has none
+		pod: pod(usesDevices, func(p *corev1.Pod) {
+			p.Spec.Tolerations = []corev1.Toleration{{Key: "example.com/gpus", Operator: corev1.TolerationOpExists}, {Key: "example.com/agent-not-ready", Operator: corev1.TolerationOpExists}}
+		}),
+		nodes: []pending.Node{
+			node("new", ofType("new"), created(10*time.Minute)),
+			node("new-held", held(closedAt("02:59:00")), ofType("new")),
+			node("rebooted", ofType("rebooted"), ready(corev1.ConditionTrue, time.Minute)),
+			node("rebooted-held", held(closedAt("02:59:00")), ofType("rebooted")),
+			node("not-ready", ofType("not-ready"), ready(corev1.ConditionFalse, time.Hour)),
+			node("not-ready-held", held(closedAt("02:59:00")), ofType("not-ready")),
+			node("starting", ofType("starting"), tainted("example.com/agent-not-ready")),
+			node("starting-held", held(closedAt("02:59:00")), ofType("starting")),
+			node("tolerated", ofType("tolerated"), inPool("gpus")),
+			node("tolerated-held", held(closedAt("02:59:00")), ofType("tolerated")),
+			node("plugin-restarts", ofType("plugin-restarts"), capacity("4"), devices("0", "0")),
+			node("plugin-restarts-held", held(closedAt("02:59:00")), ofType("plugin-restarts")),
+			node("small", ofType("small"), created(11*time.Minute)),
+			node("small-held", held(closedAt("02:59:00")), ofType("small")),
 		},
 		wouldFit: 6,
 	},

@@ -3,8 +3,10 @@
 package pending
 
 import (
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -13,7 +15,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// setup is what is expected to change on a node until the gates that hold it open: without this, a
+// setup predicts which obstacles disappear from a held node before its gates open. Without it, a
 // pod that requests what a gate waits for would never fit the node.
 type setup struct {
 	facts   *Facts
@@ -56,8 +58,8 @@ func (s *setup) waitsFor(on *explain.Gate, name corev1.ResourceName) bool {
 	return false
 }
 
-// unregistered reports whether the node has no devices of a resource, but may get them: no node of
-// its instance type is known not to have any.
+// unregistered reports whether the node has no devices of a resource, but may get them: it is not
+// known that nodes of its instance type have none.
 func (s *setup) unregistered(name corev1.ResourceName) bool {
 	if n := s.node.Status.Allocatable[name]; !n.IsZero() || !isExtended(name) {
 		return false
@@ -72,7 +74,27 @@ func isExtended(name corev1.ResourceName) bool {
 	return strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// types contains, by instance type, the resources that nodes of the type have which no gate holds.
+// settledAfter is how long a node must have been Ready until its devices count as registered.
+const settledAfter = 10 * time.Minute
+
+// settled reports whether the node is not expected to get more resources: it has been Ready for some
+// time, and has neither a startup taint nor a closed gate, even one whose taint the pod tolerates.
+func (n *Node) settled(now time.Time) bool {
+	liveness, since := n.Facts.Node.Liveness()
+	if created := n.Facts.Node.Created; since.Before(created) { // the clock of the kubelet may be slow
+		since = created
+	}
+	closed := func(record string) bool {
+		r, err := gate.ParseRecord(record)
+		return err != nil || r.State == v1alpha1.StateClosed
+	}
+	return liveness == gate.Ready && now.Sub(since) > settledAfter &&
+		!slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return gate.IsStartupTaint(t.Key) }) &&
+		!slices.ContainsFunc(slices.Collect(maps.Values(n.Facts.Node.Records)), closed)
+}
+
+// types contains, by instance type, the resources that settled nodes of the type have which no gate
+// holds.
 type types map[string]map[corev1.ResourceName]bool
 
 func (t types) add(n *Node) {
@@ -83,9 +105,12 @@ func (t types) add(n *Node) {
 	if t[instanceType] == nil {
 		t[instanceType] = make(map[corev1.ResourceName]bool)
 	}
-	for name, quantity := range n.Status.Allocatable {
-		if !quantity.IsZero() {
-			t[instanceType][name] = true
+	// Devices that are unhealthy, such as while their plugin restarts, are only in the capacity.
+	for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
+		for name, quantity := range list {
+			if !quantity.IsZero() {
+				t[instanceType][name] = true
+			}
 		}
 	}
 }
