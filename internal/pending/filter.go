@@ -82,13 +82,15 @@ func (f *filter) obstacles(n *Node, taints []corev1.Taint, s *setup) (lasting st
 		temporary = append(temporary, message)
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.requests)) {
-		want, free := f.requests[name], n.Status.Allocatable[name]
-		free.Sub(n.Requested[name])
-		if want.IsZero() || want.Cmp(free) <= 0 {
+		want := f.requests[name].DeepCopy() // Add may change the original
+		if want.IsZero() {
+			continue
+		}
+		if want.Add(n.Requested[name]); want.Cmp(n.Status.Allocatable[name]) <= 0 {
 			continue
 		}
 		message := "insufficient " + string(name)
-		if !s.adds(name) {
+		if !s.adds(name, want) {
 			return message, nil
 		}
 		temporary = append(temporary, message)

@@ -298,6 +298,19 @@ var scenarios = map[string]struct {
 		},
 		wouldFit: 6,
 	},
+	"too-many-devices": { // the type has devices, but not as many as the pod requests
+		pod: pod(usesDevices),
+		nodes: []pending.Node{
+			node("one", ofType("small"), devices("1", "0")),
+			node("one-held", held(closedAt("02:59:00")), ofType("small")),
+			node("one-held-by-number", inPool("gpus"), ofType("small")),
+			node("two", ofType("medium"), devices("1", "0"), capacity("2")),
+			node("two-held", held(closedAt("02:59:00")), ofType("medium")),
+			node("two-held-by-number", inPool("gpus"), ofType("medium")),
+			node("two-in-use", held(closedAt("02:59:00")), ofType("medium"), devices("0", "1")),
+		},
+		wouldFit: 2,
+	},
 	"being-set-up": {
 		pod: pod(),
 		nodes: []pending.Node{

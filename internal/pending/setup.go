@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/explain"
@@ -29,8 +30,11 @@ func (s *setup) removes(taint *corev1.Taint) bool {
 	return len(s.holding) > 0 && gate.IsStartupTaint(taint.Key)
 }
 
-// adds reports whether the node is expected to get more of a resource.
-func (s *setup) adds(name corev1.ResourceName) bool {
+// adds reports whether the node is expected to get this quantity of a resource.
+func (s *setup) adds(name corev1.ResourceName, want resource.Quantity) bool {
+	if most, has := s.types[s.node.instanceType()][name]; has && most.Cmp(want) < 0 {
+		return false
+	}
 	return slices.ContainsFunc(s.holding, func(g explain.Gate) bool { return s.waitsFor(&g, name) })
 }
 
@@ -64,8 +68,9 @@ func (s *setup) unregistered(name corev1.ResourceName) bool {
 	if n := s.node.Status.Allocatable[name]; !n.IsZero() || !isExtended(name) {
 		return false
 	}
-	has, known := s.types[s.node.instanceType()]
-	return !known || has[name]
+	resources, known := s.types[s.node.instanceType()]
+	_, has := resources[name]
+	return !known || has
 }
 
 // isExtended reports whether a resource is one that is registered after the node, such as that of a
@@ -93,9 +98,9 @@ func (n *Node) settled(now time.Time) bool {
 		!slices.ContainsFunc(slices.Collect(maps.Values(n.Facts.Node.Records)), closed)
 }
 
-// types contains, by instance type, the resources that settled nodes of the type have which no gate
-// holds.
-type types map[string]map[corev1.ResourceName]bool
+// types contains, by instance type, the largest quantity of each resource that a settled node of the
+// type has which no gate holds. Resources that none of them has are omitted.
+type types map[string]corev1.ResourceList
 
 func (t types) add(n *Node) {
 	instanceType := n.instanceType()
@@ -103,13 +108,13 @@ func (t types) add(n *Node) {
 		return
 	}
 	if t[instanceType] == nil {
-		t[instanceType] = make(map[corev1.ResourceName]bool)
+		t[instanceType] = corev1.ResourceList{}
 	}
 	// Devices that are unhealthy, such as while their plugin restarts, are only in the capacity.
 	for _, list := range []corev1.ResourceList{n.Status.Capacity, n.Status.Allocatable} {
 		for name, quantity := range list {
-			if !quantity.IsZero() {
-				t[instanceType][name] = true
+			if quantity.Cmp(t[instanceType][name]) > 0 {
+				t[instanceType][name] = quantity
 			}
 		}
 	}
