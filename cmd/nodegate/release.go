@@ -43,8 +43,9 @@ func newReleaseCommand() *cobra.Command {
 			"installed, override nodegates.nodegate.dev; list nodegates.nodegate.dev and get the Lease nodegate, unless --force is\n" +
 			"used, and, if this Lease does not exist, get the ClusterRoleBinding nodegate.\n\n" +
 			"While nodegate is running, the command rejects gates that exist, because they would close again: delete the gates\n" +
-			"instead. It cannot detect a controller with --leader-elect=false, which has no Lease: stop it first. The command can be\n" +
-			"interrupted and run again. 'kubectl gate release' is the same with all flags of kubectl.",
+			"instead. It also refuses if nodegate is installed in another namespace than that of --namespace. It cannot detect a\n" +
+			"controller with --leader-elect=false, which has no Lease: stop it first. The command can be interrupted and run again.\n" +
+			"'kubectl gate release' is the same with all flags of kubectl.",
 		Example: "  nodegate release --all --kubeconfig admin.kubeconfig --dry-run=client\n  nodegate release --all --gate cilium",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if len(args) > 0 == all {
@@ -73,7 +74,7 @@ func newReleaseCommand() *cobra.Command {
 	at.add(flags)
 	flags.BoolVar(&all, "all", false, "release all nodes")
 	flags.StringSliceVar(&o.Gates, "gate", nil, "comma-separated names of the only gates to release (default all gates)")
-	flags.BoolVar(&o.Force, "force", false, "also release gates that exist while nodegate is running")
+	flags.BoolVar(&o.Force, "force", false, "also release gates that exist while nodegate is running or may be running")
 	dryRunFlag(flags, &dryRun)
 	return command
 }

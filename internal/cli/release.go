@@ -25,8 +25,8 @@ const releaseHelp = "Remove from nodes the taints that gates' records contain, t
 	"does not ask for confirmation: see --dry-run. It can be interrupted and run again.\n\n" +
 	"While nodegate is running (its Lease is looked up in the namespace of -n, default " + v1alpha1.DefaultNamespace + "), gates that\n" +
 	"exist are not released without --force. Delete these gates, which opens them on all nodes, or override them on some\n" +
-	"nodes for a limited time. If nodegate is installed in another namespace, the command asks for that one. It cannot\n" +
-	"detect a controller with --leader-elect=false, which has no Lease: stop it first.\n\n" +
+	"nodes for a limited time. If nodegate is installed in another namespace, the command refuses, and names that\n" +
+	"namespace. It cannot detect a controller with --leader-elect=false, which has no Lease: stop it first.\n\n" +
 	"The exit status is 0 if everything requested was removed, 1 if something is left, and 2 if the release did not start\n" +
 	"or was interrupted."
 
@@ -74,7 +74,7 @@ func newRelease(c *connection) *cobra.Command {
 	flags := command.Flags()
 	flags.BoolVar(&all, "all", false, "release all nodes")
 	flags.StringSliceVar(&what.Gates, "gate", nil, "comma-separated names of the only gates to release; applies to all nodes if no nodes are named")
-	flags.BoolVar(&what.Force, "force", false, "also release gates that exist while nodegate is running")
+	flags.BoolVar(&what.Force, "force", false, "also release gates that exist while nodegate is running or may be running")
 	o.addFlags(flags, formatName)
 	dry.addFlags(flags)
 	return command

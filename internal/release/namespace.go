@@ -33,8 +33,16 @@ func CheckNamespace(ctx context.Context, core kubernetes.Interface, namespace st
 	return true, nil
 }
 
+// elsewhereError is returned if nodegate is installed in another namespace than the one that was
+// specified.
+type elsewhereError struct{ found, specified string }
+
 // InstalledIn returns the error that nodegate is installed in another namespace than the one that
 // was specified.
-func InstalledIn(found, specified string) error {
-	return fmt.Errorf("nodegate is installed in namespace %s, not in %s: use --namespace=%[1]s", found, specified)
+func InstalledIn(found, specified string) error { return &elsewhereError{found, specified} }
+
+func (e *elsewhereError) Error() string { return e.fact() + ": use --namespace=" + e.found }
+
+func (e *elsewhereError) fact() string {
+	return fmt.Sprintf("nodegate is installed in namespace %s, not in %s", e.found, e.specified)
 }

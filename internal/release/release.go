@@ -85,7 +85,7 @@ type Options struct {
 	Namespace string
 	// DryRun specifies whether changes are sent and persisted.
 	DryRun DryRun
-	// Force also releases gates that exist while nodegate is running.
+	// Force also releases gates that exist while nodegate is running or may be running.
 	Force bool
 	// Progress, if not nil, is called with the number of finished nodes and the total
 	// number of nodes. Calls are not concurrent.

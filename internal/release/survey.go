@@ -4,6 +4,7 @@ package release
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -151,6 +152,10 @@ func (s *situation) judge(nodes []*gate.Node, o *Options) (remarks []string, ref
 }
 
 func unknown(err error) error {
+	var e *elsewhereError
+	if errors.As(err, &e) {
+		return fmt.Errorf("%s, and may be running there: use --namespace=%s, or --force to release the nodes anyway", e.fact(), e.found)
+	}
 	return fmt.Errorf("it is unknown whether gates would close on these nodes again: %w; use --force to release the nodes anyway", err)
 }
 
