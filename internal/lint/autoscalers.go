@@ -137,9 +137,7 @@ func (p pool) required() map[string]labels.Requirements {
 		key, _ := fields["key"].(string)
 		operator, _ := fields["operator"].(string)
 		values, _, _ := unstructured.NestedStringSlice(fields, "values")
-		if r := requirement(key, operator, values); r != nil {
-			out[key] = append(out[key], *r)
-		}
+		out[key] = append(out[key], requirement(key, operator, values))
 	}
 	return out
 }
@@ -152,9 +150,9 @@ var poolOperators = map[string]selection.Operator{
 	"Gt": selection.GreaterThan, "Gte": selection.GreaterThan, "Lt": selection.LessThan, "Lte": selection.LessThan,
 }
 
-// requirement converts a requirement of a NodePool. If its operator or values are unknown here,
-// the label may have any value. It returns nil if the key is not valid.
-func requirement(key, operator string, values []string) *labels.Requirement {
+// requirement converts a requirement of a NodePool. If its key, operator or values are not valid for
+// a label selector, the label may have any value.
+func requirement(key, operator string, values []string) labels.Requirement {
 	if by := map[string]int{"Gte": -1, "Lte": 1}[operator]; by != 0 && len(values) == 1 {
 		if n, err := strconv.Atoi(values[0]); err == nil {
 			values = []string{strconv.Itoa(n + by)}
@@ -162,9 +160,9 @@ func requirement(key, operator string, values []string) *labels.Requirement {
 	}
 	r, err := labels.NewRequirement(key, poolOperators[operator], values)
 	if err != nil {
-		r, _ = labels.NewRequirement(key, selection.Exists, nil)
+		r, _ = labels.NewRequirement(key, selection.Exists, nil) // it is not nil, even if the key is not valid
 	}
-	return r
+	return *r
 }
 
 // pools calls each for the NodePools whose nodes a gate may select.
