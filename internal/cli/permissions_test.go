@@ -32,7 +32,7 @@ func TestPermissionsOfWhy(t *testing.T) {
 		t.Fatalf("exit status %d: %s", code, err)
 	}
 	words := map[string]string{
-		"nodes": "get the node", "nodegates": "gates", "pods": "pods", "daemonsets": "daemonsets", "csinodes": "get csinodes",
+		"nodes": "get the node", "nodegates": "list gates", "pods": "list pods", "daemonsets": "daemonsets", "csinodes": "get csinodes",
 		"resourceslices": "resourceslices", "devicetaintrules": "devicetaintrules",
 	}
 	for _, kind := range objectKinds {
@@ -41,9 +41,10 @@ func TestPermissionsOfWhy(t *testing.T) {
 	if got, want := requested(), slices.Sorted(maps.Keys(words)); !slices.Equal(got, want) {
 		t.Errorf("why reads %v, want %v", got, want)
 	}
+	help := strings.Join(strings.Fields(newWhy(newConnection(genericiooptions.NewTestIOStreamsDiscard())).Long), " ")
 	for where, text := range map[string]string{
 		"the page": permissionsOnPage(t, "`why`"),
-		"the help": strings.Join(strings.Fields(newWhy(newConnection(genericiooptions.NewTestIOStreamsDiscard())).Long), " "),
+		"the help": strings.ReplaceAll(help, "list nodegates.nodegate.dev", "list gates"), // as the page calls them
 	} {
 		for _, word := range slices.Compact(slices.Sorted(maps.Values(words))) {
 			if !strings.Contains(text, word) {

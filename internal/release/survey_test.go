@@ -32,8 +32,7 @@ func TestSurveyFindsTheInstallation(t *testing.T) {
 	now := time.Now()
 	stale := lease(now.Add(-time.Hour))
 	always := map[string]string{
-		"/apis/nodegate.dev/v1alpha1/nodegates":                            `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "items": [{"metadata": {"name": "g"}}]}`,
-		"/apis/coordination.k8s.io/v1/namespaces/platform/leases/nodegate": lease(now),
+		"/apis/nodegate.dev/v1alpha1/nodegates": `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "items": [{"metadata": {"name": "g"}}]}`,
 	}
 	const elsewhere = "nodegate is installed in namespace platform, not in nodegate-system"
 	const refused = elsewhere + ", and may be running there: use --namespace=platform, or --force to release the nodes anyway"
