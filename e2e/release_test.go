@@ -48,8 +48,12 @@ func TestRelease(t *testing.T) {
 	}
 	e.must(held.is("first", isClosed, keyA))
 
-	editor := e.may("editor", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "patch"}},
-		rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}})
+	patchNodes := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "patch"}}
+	readLease := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}}
+	readBinding := rbacv1.PolicyRule{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterrolebindings"}, Verbs: []string{"get"}}
+	// Without a Lease, nodegate may be installed in another namespace.
+	e.tells(e.ask(e.may("stranger", patchNodes, readLease), "release", "held-1"), 2, "determining nodegate's namespace", "use --force")
+	editor := e.may("editor", patchNodes, readLease, readBinding)
 	e.tells(e.ask(editor, "release", "held-1"), 1, "node/held-1 not released", `ask for the verb "override"`)
 	e.must(held.is("first", isClosed, keyA))
 

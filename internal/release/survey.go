@@ -3,6 +3,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,7 @@ func (s *situation) judge(nodes []*gate.Node, o *Options) (remarks []string, ref
 	switch {
 	case o.Force:
 	case s.gatesUnknown != nil && (s.running || s.runningUnknown != nil):
-		return nil, unknown(s.gatesUnknown)
+		return nil, unknown(cmp.Or(s.runningUnknown, s.gatesUnknown))
 	case s.runningUnknown != nil && len(existing)+len(files) > 0:
 		return nil, unknown(s.runningUnknown)
 	case s.running && len(existing) > 0:
