@@ -27,10 +27,11 @@ func newWhy(c *connection) *cobra.Command {
 			"For a pending pod, or a pod as a deployment creates it, explain which gates keep it off which nodes, on which of\n" +
 			"these it could run if the gates were open, what the gates wait for, and how long this took on other nodes.\n" +
 			"Whether it could run on a node is checked by the pod's node selector and affinity, taints, and requested resources, but not by\n" +
-			"other pods (affinity, topology spread, host ports) and volumes. What is expected to end while a held node is set up\n" +
-			"is listed, but does not count: taints such as node.kubernetes.io/not-ready, resources that a gate waits for, and\n" +
-			"missing devices, unless the gate names other resources, or open nodes of the same instance type have no such\n" +
-			"devices. This requires permission to list nodes and pods.\n" +
+			"other pods (affinity, topology spread, host ports) and volumes. A node that a gate holds counts as one on which the pod\n" +
+			"could run if it only lacks what is expected while it is set up: it has a taint such as node.kubernetes.io/not-ready, or\n" +
+			"resources or devices have not registered yet. Missing devices count as an obstacle if the gate waits for other\n" +
+			"resources, or if open nodes of the same instance type that have been Ready for ten minutes have none, or fewer than\n" +
+			"the pod requests. The output lists what is missing. This requires permission to list nodes and pods.\n" +
 			"For a pod that a kubelet has rejected because the node was not ready for it, the output shows the kubelet's reason.\n\n" +
 			"The exit status is 0 if no gate holds the node, 1 if a gate holds it or is about to, and 2 if this could not be\n" +
 			"determined. For a pod, it is 1 if a gate keeps it off a node on which it could run. A gate in DryRun holds nothing.",

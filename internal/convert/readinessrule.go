@@ -63,8 +63,8 @@ func (r readinessRules) noteModes() {
 	for i := range r.gates {
 		if r.gates[i].NodeGate.Spec.ReclosePolicy == v1alpha1.RecloseNever {
 			r.noteInput("a bootstrap-only gate closes an existing node only if it carries the taint (existingNodes: Ignore); the " +
-				"node-readiness-controller ignores nodes with its annotation readiness.k8s.io/bootstrap-completed-UID (of the rule; " +
-				"before 0.4, its name), which nodegate does not read, and taints all other nodes on which a condition is not met, including nodes that match the nodeSelector only later")
+				"node-readiness-controller ignores nodes with its annotation readiness.k8s.io/bootstrap-completed-UID (the rule's UID; " +
+				"before 0.4, the rule's name), which nodegate does not read, and taints all other nodes on which a condition is not met, including nodes that match the nodeSelector only later")
 		} else {
 			r.noteInput("the conditions are expressions, because a condition signal ignores the status Unknown, whereas the " +
 				"node-readiness-controller closes the node; if a reporter that fails should not close nodes, use condition: {type: TYPE, " +

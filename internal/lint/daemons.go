@@ -136,7 +136,7 @@ func daemonSetMissesNodes(j *checker, s *subject) (hits []hit) {
 			continue
 		}
 		if missed := j.missed(s, ds); len(missed) > 0 {
-			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("signal %s waits for DaemonSet %s, whose node selector, affinity or tolerations exclude %d of the %d nodes that the gate selects: %s",
+			hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("signal %s waits for DaemonSet %s, which does not run on %d of the %d nodes that the gate selects, because of its node selector, affinity or missing tolerations: %s",
 				names[0], ds, len(missed), len(s.nodes), printer.Some(missed, namesMax))})
 		}
 	}

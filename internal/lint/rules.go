@@ -68,7 +68,7 @@ var Rules = []Rule{
 	},
 	{
 		ID: "operator-does-not-tolerate", Severity: Error, Needs: []Kind{DaemonSets, Deployments, Nodes}, check: operatorDoesNotTolerate,
-		Why: "The daemon does not become ready without the Deployment, and the gate selects every node on which it could run: if all of these are new at the same time, as in a new cluster or after an outage, the gate opens on none of them.",
+		Why: "The daemon does not become ready without the Deployment, and the gate selects every node on which the Deployment could run: if all of these are new at the same time, as in a new cluster or after an outage, the gate opens on none of them.",
 		Do:  "Add a toleration of the gate's taint to the Deployment, or provide a node for it that the gate does not select.",
 	},
 	{

@@ -37,8 +37,8 @@ type Explanation struct {
 	Gates []Gate `json:"gates"`
 	// Others are reasons why nodes do not fit the pod even if all gates are open.
 	Others []Other `json:"others"`
-	// Temporary are reasons why nodes that would fit the pod do not fit it yet: they are expected to
-	// end while the nodes are set up, such as devices that have not registered.
+	// Temporary are reasons that are expected to end while nodes are set up, such as devices that
+	// have not registered. Nodes with only such reasons count in WouldFit.
 	Temporary []Other `json:"temporary,omitempty"`
 	// Unread lists the read errors. What could not be read is unknown.
 	Unread []string `json:"unread,omitempty"`

@@ -25,7 +25,7 @@ func (e *Explanation) Text() string {
 	for i := range e.Gates {
 		e.Gates[i].write(&b, e.Time)
 	}
-	writeOthers(&b, "Expected to end while these nodes are set up, and not counted", e.Temporary)
+	writeOthers(&b, "Temporary on nodes that are still being set up; these nodes count as ones on which it could run", e.Temporary)
 	writeOthers(&b, "Nodes that would not fit it even if all gates were open", e.Others)
 	if len(e.Unread) > 0 {
 		b.WriteByte('\n')

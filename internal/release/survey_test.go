@@ -17,8 +17,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// A Lease that does not exist, or that nobody holds, proves that nodegate is not running only in
-// the namespace in which nodegate is installed.
+// A missing or expired Lease proves that nodegate is not running only if it is in nodegate's
+// namespace.
 func TestSurveyFindsTheInstallation(t *testing.T) {
 	const bindingPath = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nodegate"
 	const leasePath = "/apis/coordination.k8s.io/v1/namespaces/nodegate-system/leases/nodegate"
@@ -42,14 +42,14 @@ func TestSurveyFindsTheInstallation(t *testing.T) {
 		// refusal is the expected error, without what follows "…", and remark a part of the remarks.
 		refusal, remark string
 	}{
-		"not installed":                       {remark: "nodegate is not running"},
-		"without a Lease":                     {objects: map[string]string{bindingPath: binding("nodegate-system")}, remark: "nodegate is not running"},
-		"elsewhere":                           {objects: map[string]string{bindingPath: binding("platform")}, refusal: refused},
-		"elsewhere, forced":                   {objects: map[string]string{bindingPath: binding("platform")}, force: true, remark: "it is unknown whether nodegate is running (" + elsewhere},
-		"elsewhere, and a Lease was left":     {objects: map[string]string{bindingPath: binding("platform"), leasePath: stale}, refusal: refused},
-		"may not be known":                    {objects: map[string]string{bindingPath: forbidden}, refusal: "it is unknown whether gates would close on these nodes again: determining nodegate's namespace: …"},
-		"may not be known, and has a Lease":   {objects: map[string]string{bindingPath: forbidden, leasePath: stale}, remark: "nodegate is not running"},
-		"may not be known, and holds a Lease": {objects: map[string]string{bindingPath: forbidden, leasePath: lease(now)}, refusal: "nodegate is running and …"},
+		"not installed":                    {remark: "nodegate is not running"},
+		"without a Lease":                  {objects: map[string]string{bindingPath: binding("nodegate-system")}, remark: "nodegate is not running"},
+		"elsewhere":                        {objects: map[string]string{bindingPath: binding("platform")}, refusal: refused},
+		"elsewhere, forced":                {objects: map[string]string{bindingPath: binding("platform")}, force: true, remark: "it is unknown whether nodegate is running (" + elsewhere},
+		"elsewhere, and a Lease was left":  {objects: map[string]string{bindingPath: binding("platform"), leasePath: stale}, refusal: refused},
+		"binding forbidden":                {objects: map[string]string{bindingPath: forbidden}, refusal: "it is unknown whether gates would close on these nodes again: determining nodegate's namespace: …"},
+		"binding forbidden, Lease expired": {objects: map[string]string{bindingPath: forbidden, leasePath: stale}, remark: "nodegate is not running"},
+		"binding forbidden, Lease held":    {objects: map[string]string{bindingPath: forbidden, leasePath: lease(now)}, refusal: "nodegate is running and …"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
