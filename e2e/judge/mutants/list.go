@@ -110,7 +110,7 @@ var All = []Mutant{
 	},
 	{
 		Name:   "annotations of the previous boot count",
-		Edits:  []Edit{{"internal/gate/podmark.go", "case t.digest.has(p.mark()):", "case false:"}},
+		Edits:  []Edit{{"internal/gate/podmark.go", "case t.digest.has(p.mark()), slices.Contains(t.known, p.mark()):", "case slices.Contains(t.known, 0):"}},
 		Breaks: judge.RuleOpening, Plays: []string{"marks"},
 	},
 	{
