@@ -46,8 +46,9 @@ type Boot struct {
 	After string
 	// Known contains the pods on the node that were known to be ready when the change
 	// was observed, with the containers that they had at that time, and the marks of all
-	// pods. If another replica closed the gate, it may have known of other pods. If After is empty, the change was
-	// not a reboot: the Node replaced another Node of the same name.
+	// pods. If another replica closed the gate, it may have known of other pods. If After
+	// is empty, the change was not a reboot: the Node replaced another Node of the same
+	// name.
 	Known []Incarnation
 }
 

@@ -209,8 +209,8 @@ func (d *decider) trustIn(r *Record) Trust {
 	return t
 }
 
-// inBootOf copies to the gate's new record what another record shows about the node's current
-// boot. A gate that never closes again records no boot.
+// inBootOf adds to the gate's new record r what its previous record shows about the node's current
+// boot, and returns it. A gate that never closes again records no boot.
 func (d *decider) inBootOf(g *Gate, from, r *Record) *Record {
 	if r.Boot != "" && r.Boot == from.Boot {
 		r.Completed = from.Completed

@@ -90,8 +90,8 @@ func (d *decider) admit(s *slot) {
 	case !g.Accepted:
 		s.verdict.NonMember = v1alpha1.NonMemberNotAccepted
 	case g.isNew(&d.Node, d.now):
-		// The taints that the node carries do not matter, as in the API server's birth
-		// policy.
+		// The taints that the node carries do not matter for the record, as in the API
+		// server's birth policy, but only for what is reported.
 		s.verdict.BornTainted = d.carries(g.Taint)
 		d.closeAndTry(s, v1alpha1.ReasonBirth, false)
 	case d.carriesOwn(g):
