@@ -43,6 +43,7 @@ func TestBadValues(t *testing.T) {
 		"at '/allowedStampAnnotations/0': 'not' failed":                                                   {"allowedStampAnnotations": []string{"nodegate.dev/x"}},
 		"at '/presets': additional properties 'celium' not allowed":                                       {"presets": object{"celium": object{"enabled": true}}},
 		"at '/presets/cilium/enabled': got string, want boolean":                                          {"presets": object{"cilium": object{"enabled": "true"}}},
+		"defaultGate.spec has openWhen":                                                                   {"defaultGate": object{"spec": object{"openWhen": []object{}}}},
 		"at '/defaultGate/namespaces': minItems: got 0, want 1":                                           {"defaultGate": object{"namespaces": []string{}}},
 		"at '/extraTolerations/0': missing property 'key'":                                                {"extraTolerations": []object{{"operator": "Exists"}}},
 		"at '/allowedTaintKeys/1': 'not' failed":                                                          {"allowedTaintKeys": []string{"karpenter.sh/example", "karpenter.sh/unregistered:NoExecute"}},
@@ -242,12 +243,15 @@ func TestPresetsOfTheValues(t *testing.T) {
 // Values of a gate are merged over its preset, or specify a gate without a preset.
 func TestGatesOfTheValues(t *testing.T) {
 	gates := gatesOf(t, rendered(t, object{
-		"defaultGate": object{"namespaces": []string{"kube-system", "storage"}},
+		"defaultGate": object{"namespaces": []string{"kube-system", "storage"}, "spec": object{"deadline": object{"readySeconds": 900}, "nodeSelector": object{"matchLabels": object{"pool": "b"}}}},
 		"presets":     object{"cilium": object{"enabled": true, "spec": object{"nodeSelector": object{"matchLabels": object{"pool": "a"}}, "timing": object{"closeAfterSeconds": 30}}}},
 		"gates":       object{"mine": object{"nodeSelector": object{}, "taint": object{"key": "startup.k8s.io/initializing", "value": "other", "effect": "NoSchedule"}, "openWhen": []object{{"name": "l", "label": object{"key": "l"}}}}},
 	}))
 	if got := gates[defaultGate].Spec.OpenWhen[0].DaemonSets.Namespaces; !reflect.DeepEqual(got, []string{"kube-system", "storage"}) {
 		t.Errorf("the default gate has the namespaces %q", got)
+	}
+	if got := gates[defaultGate].Spec; got.Deadline == nil || *got.Deadline.ReadySeconds != 900 || !reflect.DeepEqual(got.NodeSelector.MatchLabels, map[string]string{"pool": "b", "kubernetes.io/os": "linux"}) {
+		t.Errorf("the default gate is %+v", got)
 	}
 	cilium := gates["cilium"].Spec
 	if got := cilium.NodeSelector.MatchLabels; !reflect.DeepEqual(got, map[string]string{"pool": "a", "kubernetes.io/os": "linux"}) || cilium.OpenWhen[0].DaemonSet.Name != "cilium" || *cilium.Timing.CloseAfterSeconds != 30 {

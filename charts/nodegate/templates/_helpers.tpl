@@ -66,6 +66,11 @@ one, Capabilities.APIVersions lists the kinds that are served; 'helm template' b
 {{- $gates := list }}
 {{- if .Values.defaultGate.enabled }}
   {{- $gate := .Files.Get "files/presets/required-daemonsets.yaml" | fromYaml }}
+  {{- $spec := .Values.defaultGate.spec | default dict }}
+  {{- if hasKey $spec "openWhen" }}
+    {{- fail "defaultGate.spec has openWhen, which would replace what the default gate waits for: declare another gate under gates" }}
+  {{- end }}
+  {{- $_ := set $gate "spec" (mergeOverwrite $gate.spec (deepCopy $spec)) }}
   {{- $_ := set (index $gate.spec.openWhen 0).daemonSets "namespaces" .Values.defaultGate.namespaces }}
   {{- $_ := set $gate.spec "tolerate" (and .Values.defaultGate.tolerate (eq (include "nodegate.birth" .) "policy")) }}
   {{- $gates = append $gates $gate }}
