@@ -219,8 +219,9 @@ type NodeGateSpec struct {
 	// pods and restarts of nodegate do not affect it.
 	//
 	// When the deadline passes, the controller emits a Warning Event about the
-	// node. Until the gate opens, the node reboots or the deadline is extended, the
-	// condition Overdue is True and status.nodes.overdue counts the node.
+	// node. The condition Overdue is True until the gate's signals hold, the node
+	// reboots or the deadline is extended, also if the deadline has opened the gate.
+	// status.nodes.overdue counts only nodes that are still closed.
 	// +optional
 	Deadline *Deadline `json:"deadline,omitempty"`
 

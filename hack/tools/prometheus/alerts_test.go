@@ -146,10 +146,10 @@ var scenarios = map[string]struct {
 		},
 	},
 	"NodegateNodesOverdue": {
-		scenario{5 * time.Minute, []string{`nodegate_gate_nodes{gate="cni",state="overdue"} 7x60`, `nodegate_gate_mode{gate="cni",mode="Enforce"} 1x60`}}, "7 nodes",
+		scenario{5 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Overdue"} 1x60`, `nodegate_gate_mode{gate="cni",mode="Enforce"} 1x60`}}, "gate cni",
 		[]scenario{
-			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="overdue"} 0x60`, `nodegate_gate_nodes{gate="cni",state="closed"} 7x60`}},
-			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="overdue"} 7x60`, `nodegate_gate_mode{gate="cni",mode="DryRun"} 1x60`}},
+			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Overdue"} 0x60`, `nodegate_gate_condition{gate="cni",condition="Throttled"} 1x60`}},
+			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Overdue"} 1x60`, `nodegate_gate_mode{gate="cni",mode="DryRun"} 1x60`}},
 		},
 	},
 	"NodegateMostNodesClosed": {
