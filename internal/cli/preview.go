@@ -29,10 +29,12 @@ func newPreview(c *connection) *cobra.Command {
 			"The files are validated by the rules of the CustomResourceDefinition; objects of other kinds are ignored. The\n" +
 			"decisions are those of the controller, made for the current and for the changed gates.\n\n" +
 			"Required permissions: list nodes and nodegates.nodegate.dev; where gates depend on them, list pods, daemonsets,\n" +
-			"csinodes, resourceslices, devicetaintrules and objects of the kinds that they name; get\n" +
-			"validatingadmissionpolicies and list nodereadinessrules for the taint keys that gates may use. If a node would get a taint, list deployments and cronjobs,\n" +
-			"and get the configmaps that deschedulers mount. What cannot be read is unknown, and the output lists it. For a gate\n" +
-			"in DryRun, the output shows what it would do in mode Enforce.\n\n" +
+			"csinodes, resourceslices, devicetaintrules and objects of the kinds that they name; list pods of all namespaces\n" +
+			"if a gate can evict pods or has existingNodes: CloseIfIdle; get validatingadmissionpolicies and list\n" +
+			"nodereadinessrules for the taint keys that gates may use. If a node would get a taint, list deployments and\n" +
+			"cronjobs, get the configmaps that deschedulers mount, and list pods of all namespaces if one has a policy that\n" +
+			"evicts them. What cannot be read is unknown, and the output lists it. For a gate in DryRun, the output shows what\n" +
+			"it would do in mode Enforce.\n\n" +
 			"The exit status is 0 if no existing node would change, 1 if a node would change, immediately or later, and 2 if\n" +
 			"this could not be determined.",
 		Example: "  kubectl gate preview -f gate.yaml\n  kubectl gate preview agent --delete\n  kustomize build . | kubectl gate preview -f - -o json",
