@@ -43,7 +43,20 @@ func (f *finder) byPreset(m match) Suggestion {
 	if len(f.Nodes) > 0 && m.selected == 0 {
 		s.Notes = append(s.Notes, "the preset selects no existing node: check that new nodes will have the labels of its nodeSelector")
 	}
+	for _, d := range m.daemons {
+		if n := f.overlap(&m.preset.Gate, d).excess; n > 0 && m.preset.requires(d) {
+			s.Notes = append(s.Notes, fmt.Sprintf("the preset selects %s on which DaemonSet %s does not run, because of its nodeSelector or node affinity: the gate would never open on new ones of this kind, so narrow the preset's nodeSelector", printer.Count(n, "existing node"), d))
+		}
+	}
 	return s
+}
+
+// requires reports whether the preset's gate opens only if the DaemonSet is ready on the node,
+// even if it does not run there. Signals by labels hold on such nodes.
+func (p *Preset) requires(d *daemon) bool {
+	return slices.ContainsFunc(p.Gate.Spec.OpenWhen, func(s v1alpha1.Signal) bool {
+		return s.DaemonSet != nil && s.DaemonSet.Name == d.Name || s.Pods != nil && selectsPods(s.Pods, d)
+	})
 }
 
 // isStructuralAndOwn reports whether evidence comes from the template, not from a preset.
@@ -106,7 +119,8 @@ func (f *finder) byEvidence(d *daemon) Suggestion {
 	selector, exact := placement(d)
 	daemonSignal := map[string]any{"name": "daemon", "daemonSet": map[string]any{"namespace": d.Namespace, "name": d.Name}}
 	spec := map[string]any{"nodeSelector": selector, "taint": map[string]any{"key": taint.Key, "effect": string(taint.Effect)}}
-	if own := f.ownLabels(d); !exact && own != nil {
+	// Unlike a signal by labels, that of a CSI driver does not hold where the DaemonSet does not run.
+	if own := f.ownLabels(d); !exact && own != nil && len(d.verified) == 0 {
 		daemonSignal = map[string]any{"name": "daemon", "daemonSets": map[string]any{"namespaces": []any{d.Namespace}, "selector": map[string]any{"matchLabels": own}}}
 	} else if !exact {
 		spec["mode"] = string(v1alpha1.ModeDryRun)
@@ -270,7 +284,9 @@ func placement(d *daemon) (selector map[string]any, exact bool) {
 	pod := &d.Spec.Template.Spec
 	matchLabels, exact := expressibleLabels(pod.NodeSelector)
 	// Without a toleration of all taints, it may be missing on tainted nodes.
-	exact = exact && d.tolerates(v1alpha1.Taint{Key: keyPrefix, Effect: corev1.TaintEffectNoSchedule})
+	for _, effect := range []corev1.TaintEffect{corev1.TaintEffectNoSchedule, corev1.TaintEffectNoExecute} {
+		exact = exact && d.tolerates(v1alpha1.Taint{Key: keyPrefix, Effect: effect})
+	}
 	limit, controlPlanes := maxExpressions, d.tolerates(v1alpha1.Taint{Key: controlPlane, Effect: corev1.TaintEffectNoSchedule})
 	if !controlPlanes {
 		limit--

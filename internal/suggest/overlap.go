@@ -24,6 +24,9 @@ type overlap struct {
 	// missed is the number of existing nodes on which the DaemonSet can run, and which the
 	// gate does not select. Control plane nodes are not counted: gates often exclude them.
 	missed int
+	// excess is the number of existing nodes that the gate selects, and on which the DaemonSet
+	// cannot run.
+	excess int
 }
 
 // some reports whether the gate selects nodes on which the DaemonSet runs, as far as known.
@@ -44,6 +47,9 @@ func (f *finder) overlap(ng *v1alpha1.NodeGate, d *daemon) (o overlap) {
 		o.runs, o.selects, o.both = o.runs || runs, o.selects || selected, o.both || runs && selected
 		if _, isControlPlane := n.Labels[controlPlane]; runs && !selected && !isControlPlane {
 			o.missed++
+		}
+		if selected && !runs {
+			o.excess++
 		}
 	}
 	return o

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cli/clitest"
 	"github.com/nodegate/nodegate/internal/suggest"
 )
@@ -49,6 +50,7 @@ func TestPlacementBeyondTheLimitsOfAGate(t *testing.T) {
 		"not a label key":                       {toleratesAll + affinity("{key: 'a b', operator: Exists}"), false, 0, 0},
 		"16 labels":                             {toleratesAll + "nodeSelector: {" + strings.Join(repeated(16, "k%d: v"), ", ") + "}\n", true, 0, 16},
 		"17 labels":                             {toleratesAll + "nodeSelector: {" + strings.Join(repeated(17, "k%d: v"), ", ") + "}\n", false, 0, 16},
+		"not all taints are tolerated":          {"tolerations: [{operator: Exists, effect: NoSchedule}]\n", false, 0, 0},
 		"not a label value in the nodeSelector": {toleratesAll + "nodeSelector: {pool: a/b}\n", false, 0, 0},
 	} {
 		for _, own := range []int{0, 1, 16, 17} {
@@ -69,6 +71,23 @@ func TestPlacementBeyondTheLimitsOfAGate(t *testing.T) {
 			if labelled := own == 1 || own == 16; byLabels != (!c.exact && labelled) || dry != (!c.exact && !labelled) {
 				t.Errorf("%s, %d labels of its own: waits by labels: %t, DryRun: %t", name, own, byLabels, dry)
 			}
+		}
+	}
+}
+
+// A signal for a CSI driver never holds on a node on which the DaemonSet does not run. A gate that may
+// select such nodes is not put in force, even if it can wait for the DaemonSet by its labels.
+func TestDriverOfAnUncertainPlacement(t *testing.T) {
+	for tolerations, mode := range map[string]v1alpha1.Mode{toleratesAll: v1alpha1.ModeEnforce, "": v1alpha1.ModeDryRun} {
+		set := daemonSet(t, "storage/disk-b-node", registers("disk-b.example.com")+tolerations, "app")
+		set.Spec.Selector = &metav1.LabelSelector{MatchLabels: set.Labels}
+		r := suggest.Of(world(t, set))
+		if len(r.Suggestions) != 1 || r.Suggestions[0].Use != suggest.UseNodeGate {
+			t.Fatalf("the suggestions are %+v", r.Suggestions)
+		}
+		spec := clitest.Decode(t, r.Suggestions[0].Manifest)[0].Spec
+		if len(spec.OpenWhen) != 2 || spec.OpenWhen[1].CSIDriver == nil || spec.OpenWhen[0].DaemonSet == nil || spec.Mode != mode {
+			t.Errorf("with %q, the gate is in mode %q and waits for %+v", tolerations, spec.Mode, spec.OpenWhen)
 		}
 	}
 }

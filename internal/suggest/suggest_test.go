@@ -566,6 +566,31 @@ func TestPresetOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// A preset that waits for a DaemonSet by name never opens on nodes on which the DaemonSet does not run.
+func TestPresetWithMoreNodesThanItsDaemonSet(t *testing.T) {
+	preset := asGate("acme", "example.com/acme", "- {name: agent, daemonSet: {namespace: kube-system, name: acme-agent}}")
+	byLabels := strings.Replace(preset, "daemonSet: {namespace: kube-system, name: acme-agent}", "daemonSets: {namespaces: [kube-system], selector: {matchLabels: {acme: 'true'}}}", 1)
+	for _, c := range []struct {
+		preset, pod string
+		note        bool
+	}{
+		{preset, toleratesAll, false},
+		{preset, toleratesAll + "nodeSelector: {pool: a}\n", true},
+		{byLabels, toleratesAll + "nodeSelector: {pool: a}\n", false},
+	} {
+		w := world(t, daemonSet(t, "kube-system/acme-agent", mounts("/opt/cni/bin", false)+c.pod, "acme"))
+		w.Presets = asPresets(t, c.preset)
+		w.Nodes[0].Labels["pool"] = "a"
+		s := suggest.Of(w).Suggestions
+		if len(s) != 1 || s[0].Preset != "acme" {
+			t.Fatalf("the suggestions are %+v", s)
+		}
+		if notes := strings.Join(s[0].Notes, "\n"); strings.Contains(notes, "selects 2 existing nodes on which DaemonSet kube-system/acme-agent does not run") != c.note {
+			t.Errorf("with %q, the notes are %q", c.pod, notes)
+		}
+	}
+}
+
 // A label is suggested only if it neither identifies another DaemonSet nor replaces a value.
 func TestLabels(t *testing.T) {
 	owner := daemonSet(t, "kube-system/owner", plain, "example.com/required")
