@@ -4,6 +4,7 @@ package preview
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -165,7 +166,7 @@ func (t *predictor) newNodes(g *gate.Gate) *NewNodes {
 	enforced.Together = nil                       // the signals of one node are of interest
 	enforced.OpenAfter, enforced.MinClosed = 0, 0 // for which a new node waits from the start
 	enforced.Accepted, enforced.Mode, enforced.Deadline = true, v1alpha1.ModeEnforce, gate.Deadline{}
-	only := &gateset.Set{Gates: []gate.Gate{enforced}, Keys: t.after.Keys}
+	only := &gateset.Set{Gates: []gate.Gate{enforced}, Keys: t.keysWith(g)}
 	free := *t.World
 	free.Policy = gate.KeyPolicy{} // the gate is evaluated as if it were in force
 	out := &NewNodes{Signals: make([]SignalCount, len(g.Signals)), Together: g.Together != nil, OpenAfterSeconds: int64(g.OpenAfter.Seconds()), MinClosedSeconds: int64(g.MinClosed.Seconds())}
@@ -210,6 +211,16 @@ func (t *predictor) newNodes(g *gate.Gate) *NewNodes {
 		})
 	}
 	return out
+}
+
+// keysWith returns the taint keys of all gates, and those of a gate even if it is not in force.
+func (t *predictor) keysWith(g *gate.Gate) map[string]bool {
+	keys := make(map[string]bool, len(t.after.Keys)+1)
+	maps.Copy(keys, t.after.Keys)
+	for _, taint := range g.Taints() {
+		keys[taint.Key] = true
+	}
+	return keys
 }
 
 // signalGroupKey is what the nodes of a SignalGroup have in common.

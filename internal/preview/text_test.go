@@ -167,6 +167,21 @@ func TestNewNodesOfAGateThatWaits(t *testing.T) {
 	}
 }
 
+// A taint of the gate itself does not mean that a new node is still being set up, also if the
+// gate is in dry run, or may not use its key yet: no set of keys has it then.
+func TestNewNodesOfAGateWithoutDaemonSets(t *testing.T) {
+	const key = "startup-taint.cluster-autoscaler.kubernetes.io/x"
+	for name, policy := range map[string]gate.KeyPolicy{"": {}, "mode: DryRun": {}, "mode: Enforce": {Allowed: gate.AllowedTaints{}}} {
+		w := &preview.World{Now: clitest.Now, Nodes: twelve(nil), Policy: policy}
+		text := strings.NewReplacer("example.com/a", key, "label: {key: fit}", "daemonSets: {namespaces: [kube-system], selector: {matchLabels: {required: 'true'}}}").
+			Replace(clitest.Manifest("agent", name))
+		p := preview.Of(w, preview.Change{Apply: clitest.Decode(t, text)})
+		if n := p.Gates[0].NewNodes; n == nil || n.Open != 12 {
+			t.Errorf("%q: the gate would open on %+v, want all of 12 nodes", name, n)
+		}
+	}
+}
+
 // A node that an override keeps closed has the gate's taint, so it gets a changed taint like
 // any other closed node, and pods are evicted.
 func TestRetaintsOverriddenNode(t *testing.T) {
