@@ -4,8 +4,6 @@ package convert
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 
 	"go.yaml.in/yaml/v3"
@@ -142,17 +140,6 @@ func (n *nidhogg) readSelectors(v field) {
 }
 
 // labels returns a mapping of strings.
-func (n *nidhogg) labels(v field, what string) map[string]string {
-	all, _ := n.mapping(v.Node, what)
-	out := map[string]string{}
-	for _, key := range slices.Sorted(maps.Keys(all)) { // errors in a stable order
-		if value, ok := n.str(all[key], key); ok {
-			out[key] = value
-		}
-	}
-	return out
-}
-
 func (n *nidhogg) daemonSet(item *yaml.Node) {
 	f, ok := n.mapping(item, "the entry", "name", "namespace")
 	if !ok {

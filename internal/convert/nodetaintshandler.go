@@ -42,6 +42,8 @@ type handler struct {
 	// backfill specifies whether existing nodes are closed, and backfillLine is its line.
 	backfill     bool
 	backfillLine int
+	// recognized reports whether an object of the input can belong to an installation.
+	recognized bool
 	// namespaces are those of the DaemonSets of the initialization pods.
 	namespaces []string
 	// borrowers are those of these DaemonSets that use nodetaintshandler's ServiceAccount.
@@ -61,6 +63,9 @@ func NodeTaintsHandler(source Source, namespace string) *Result {
 	default:
 		for _, object := range h.objects(h.read(source.Data)) {
 			h.object(object)
+		}
+		if !h.recognized && h.errors() == 0 {
+			h.errorf(0, "the input has neither a Deployment nor an initialization DaemonSet of nodetaintshandler: pass those of your installation, or no file for the default settings")
 		}
 	}
 	if h.namespaces == nil {
@@ -126,6 +131,7 @@ func (h *handler) object(object fields) {
 	template := object.within("spec", "template")
 	switch object.at("kind") {
 	case "Deployment":
+		h.recognized = true
 		containers, ok := template.within("spec")["containers"]
 		if !ok {
 			return
@@ -139,6 +145,7 @@ func (h *handler) object(object fields) {
 		if template.within("metadata", "labels").at(handlerPodLabel) != handlerPodValue {
 			return
 		}
+		h.recognized = true
 		namespace := object.within("metadata").at("namespace")
 		if namespace == "" {
 			h.errorf(object["kind"].line, "the DaemonSet has no metadata.namespace: add the namespace in which it runs")

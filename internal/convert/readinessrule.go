@@ -4,6 +4,7 @@ package convert
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -76,9 +77,9 @@ func (r readinessRules) noteModes() {
 // rule converts one rule.
 func (r readinessRules) rule(object fields) {
 	line := object["kind"].line
-	for key, v := range object {
+	for _, key := range slices.Sorted(maps.Keys(object)) { // errors in a stable order
 		if !slices.Contains([]string{"apiVersion", "kind", "metadata", "spec", "status"}, key) {
-			r.errorf(v.line, "the rule has the unknown key %q: correct or remove it", key)
+			r.errorf(object[key].line, "the rule has the unknown key %q: correct or remove it", key)
 		}
 	}
 	name := object.within("metadata").at("name")
@@ -169,15 +170,7 @@ func (r readinessRules) nodeSelector(f fields, line int) v1alpha1.LabelSelector 
 	}
 	s, _ := r.mapping(f["nodeSelector"].Node, "nodeSelector", "matchLabels", "matchExpressions")
 	if s.has("matchLabels") {
-		all, _ := r.mapping(s["matchLabels"].Node, "matchLabels")
-		for key, v := range all {
-			if value, ok := r.str(v, key); ok {
-				if out.MatchLabels == nil {
-					out.MatchLabels = map[string]string{}
-				}
-				out.MatchLabels[key] = value
-			}
-		}
+		out.MatchLabels = r.labels(s["matchLabels"], "matchLabels")
 	}
 	if !s.has("matchExpressions") {
 		return out

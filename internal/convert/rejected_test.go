@@ -207,6 +207,24 @@ func TestSeedNodetaintshandlerConvertRefuses(t *testing.T) {
 		"no namespace":       {"kind: DaemonSet\nspec: {template: {metadata: {labels: {startup.k8s.io/component: init}}}}\n", 1, "no metadata.namespace"},
 		"not an object":      {"- a\n", 1, "not a mapping"},
 		"no separator":       {"apiVersion: v1\nkind: Service\napiVersion: apps/v1\nkind: Deployment\n", 3, "a line with ---"},
+		"another kind":       {"kind: Pod\nspec: {containers: [{name: a, env: [{name: STARTUP_BACKFILL, value: '1'}]}]}\n", 0, "neither a Deployment nor"},
+		"another DaemonSet":  {"kind: DaemonSet\nmetadata: {namespace: a}\n", 0, "neither a Deployment nor"},
+		"another program":    {"services: {}\n", 0, "neither a Deployment nor"},
 		"containers no list": {"kind: Deployment\nspec: {template: {spec: {containers: {a: b}}}}\n", 2, "not a list"},
 	})
+}
+
+// Errors of one line are in a stable order.
+func TestReadinessRuleErrorsAreStable(t *testing.T) {
+	input := Source{Name: "input.yaml", Data: []byte(`{apiVersion: readiness.node.x-k8s.io/v1alpha1, kind: NodeReadinessRule, metadata: {name: a}, x: 1, y: 1, z: 1,
+spec: {nodeSelector: {matchLabels: {a: 1, b: 2, c: 3, d: 4}}}}`)}
+	want := findingsText(NodeReadinessRules(input))
+	if strings.Count(want, "unknown key") != 3 || strings.Count(want, `write "`) != 4 {
+		t.Errorf("the findings are\n%s", want)
+	}
+	for range 20 {
+		if got := findingsText(NodeReadinessRules(input)); got != want {
+			t.Fatalf("the findings are\n%sand then\n%s", want, got)
+		}
+	}
 }

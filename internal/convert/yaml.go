@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -103,6 +104,18 @@ type fields map[string]field
 func (f fields) has(key string) bool {
 	v, ok := f[key]
 	return ok && v.ShortTag() != "!!null"
+}
+
+// labels returns a mapping of labels to texts.
+func (c *converter) labels(v field, what string) map[string]string {
+	all, _ := c.mapping(v.Node, what)
+	out := map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(all)) { // errors in a stable order
+		if value, ok := c.str(all[key], key); ok {
+			out[key] = value
+		}
+	}
+	return out
 }
 
 // mapping returns the fields of a mapping. If keys are named, other keys are errors: the
