@@ -5,6 +5,7 @@ package expression
 import (
 	"maps"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -154,12 +155,49 @@ func joining(args []ref.Val) uint64 {
 }
 
 func formatting(args []ref.Val) uint64 {
-	return characters(len(textOf(args[0]))) + elements(args[1], func(v ref.Val) uint64 {
-		if b, ok := v.(types.Bytes); ok {
-			return characters(2 * len(b))
+	format := textOf(args[0])
+	return characters(len(format)) + clauses(format) + elements(args[1], func(v ref.Val) uint64 {
+		switch value := v.(type) {
+		case types.Bytes:
+			return characters(2 * len(value))
+		case types.Double:
+			return characters(longNumber)
 		}
 		return 1 + characters(len(textOf(v)))
 	})
+}
+
+// longNumber is about the length of the largest number without an exponent.
+const longNumber = 320
+
+// clauses returns the cost of the clauses %e and %f of a format, because they have precisions,
+// and select a language. With %e, the precision is a width: so many characters are returned.
+func clauses(format string) uint64 {
+	var cost uint64
+	for cost <= CostLimit {
+		_, clause, found := strings.Cut(format, "%")
+		if !found {
+			break
+		}
+		format = strings.TrimPrefix(clause, "%")
+		digits, isPrecise := strings.CutPrefix(clause, ".")
+		verb := digits
+		if isPrecise {
+			verb = strings.TrimLeft(digits, "0123456789")
+		}
+		if !strings.HasPrefix(verb, "e") && !strings.HasPrefix(verb, "f") {
+			continue
+		}
+		precision := 0
+		if digits = digits[:len(digits)-len(verb)]; digits != "" {
+			var err error
+			if precision, err = strconv.Atoi(digits); err != nil || precision > 10*CostLimit {
+				return tooMuch
+			}
+		}
+		cost += 200 + characters(2*precision)
+	}
+	return cost
 }
 
 func flattening(args []ref.Val) uint64 { return elements(args[0], one) }

@@ -20,21 +20,27 @@ var letters = `"` + strings.Repeat("a", 100) + `"`
 // nested is a list of a list that contains 125,000 times the same number.
 var nested = `[[1]]` + strings.Repeat(`.map(a, [a`+strings.Repeat(",a", 49)+`])`, 3)
 
+// ones contains 50 numbers.
+var ones = "1.0" + strings.Repeat(",1.0", 49)
+
 // oversized contains expressions whose results would have many megabytes, or that compare as
 // much.
 var oversized = map[string]string{
-	"replace":                `[` + letters + `].map(x, x.replace("", x)).exists(x, x.replace("", x) == "")`,
-	"replace with a limit":   `[` + letters + `].map(x, x.replace("", x, 200)).exists(x, x.replace("", x, 10000) == "")`,
-	"join":                   `[` + letters + `].map(x, x.split("").join(x)).exists(x, x.split("").join(x) == "")`,
-	"format":                 `[` + letters + `]` + strings.Repeat(`.map(a, "`+strings.Repeat("%s", 35)+`".format([a`+strings.Repeat(",a", 34)+`]))`, 3) + `.exists(x, x == "")`,
-	"format of nested lists": `[[` + letters + `]]` + strings.Repeat(`.map(a, [a`+strings.Repeat(",a", 39)+`])`, 3) + `.exists(x, "%s".format([x]) == "")`,
-	"flatten":                `[[1]]` + strings.Repeat(`.map(a, [a`+strings.Repeat(",a", 69)+`])`, 3) + `.flatten(9).size() == 0`,
-	"equality":               nested + `.exists(x, x == x)`,
-	"inequality":             nested + `.exists(x, x != x)`,
-	"membership":             nested + `.exists(x, x in [x])`,
-	"index":                  nested + `.exists(x, [x].indexOf(x) == 1)`,
-	"last index":             nested + `.exists(x, [x].lastIndexOf(x) == 1)`,
-	"concatenation":          `[[1` + strings.Repeat(",1", 99) + `]]` + strings.Repeat(`.map(a, a`+strings.Repeat("+a", 24)+`)`, 3) + `.exists(x, x.reverse().size() == 0)`,
+	"replace":                   `[` + letters + `].map(x, x.replace("", x)).exists(x, x.replace("", x) == "")`,
+	"replace with a limit":      `[` + letters + `].map(x, x.replace("", x, 200)).exists(x, x.replace("", x, 10000) == "")`,
+	"join":                      `[` + letters + `].map(x, x.split("").join(x)).exists(x, x.split("").join(x) == "")`,
+	"format":                    `[` + letters + `]` + strings.Repeat(`.map(a, "`+strings.Repeat("%s", 35)+`".format([a`+strings.Repeat(",a", 34)+`]))`, 3) + `.exists(x, x == "")`,
+	"format with a width":       `[` + ones + `].map(x, "` + strings.Repeat("%.65535e", 30) + `".format([x` + strings.Repeat(",x", 29) + `])).size() == 0`,
+	"format with a small width": `[` + ones + `].map(x, "` + strings.Repeat("%.1e", 50) + `".format([x` + strings.Repeat(",x", 49) + `])).size() == 0`,
+	"format of large numbers":   `[` + ones + `].map(x, "` + strings.Repeat("%s", 40) + `".format([[x*1e300` + strings.Repeat("],[x*1e300", 39) + `]])).size() == 0`,
+	"format of nested lists":    `[[` + letters + `]]` + strings.Repeat(`.map(a, [a`+strings.Repeat(",a", 39)+`])`, 3) + `.exists(x, "%s".format([x]) == "")`,
+	"flatten":                   `[[1]]` + strings.Repeat(`.map(a, [a`+strings.Repeat(",a", 69)+`])`, 3) + `.flatten(9).size() == 0`,
+	"equality":                  nested + `.exists(x, x == x)`,
+	"inequality":                nested + `.exists(x, x != x)`,
+	"membership":                nested + `.exists(x, x in [x])`,
+	"index":                     nested + `.exists(x, [x].indexOf(x) == 1)`,
+	"last index":                nested + `.exists(x, [x].lastIndexOf(x) == 1)`,
+	"concatenation":             `[[1` + strings.Repeat(",1", 99) + `]]` + strings.Repeat(`.map(a, a`+strings.Repeat("+a", 24)+`)`, 3) + `.exists(x, x.reverse().size() == 0)`,
 }
 
 // No call creates a result that costs more than the limit.
@@ -137,6 +143,7 @@ func TestWorkWithinTheLimit(t *testing.T) {
 		`"aaa".replace("a", "", -1) == "" && "aaa".replace("a", "b", 0) == "aaa"`,
 		`["a", "b"].join() == "ab" && ["a", "b"].join(", ") == "a, b"`,
 		`"%s is %d, %.3f".format(["a", 1, 2.0]) == "a is 1, 2.000"`,
+		`"100%%, %.2f %.200f %e".format([1.0, 1.0, 1.0]).startsWith("100%, 1.00 1.0")`, `"%%.65535e".format([]) == "%.65535e"`,
 		`lists.range(1000).size() == 1000 && [[1], [2, 3]].flatten() == [1, 2, 3] && [1, 1, 2].distinct() == [1, 2]`,
 		`lists.range(500).map(x, x + 1).size() == 500`,
 		`sets.contains([1, 2], [2]) && !sets.intersects([1], [2]) && sets.equivalent(["a", "b"], ["b", "a", "a"])`,
