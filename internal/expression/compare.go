@@ -68,9 +68,14 @@ func isIn(a, b ref.Val) ref.Val {
 }
 
 // comparing returns the cost of comparing two values. Nested lists are compared to the end of
-// the smaller one.
+// the smaller one. Growing limits make sure that little more than that is counted.
 func comparing(a, b ref.Val) uint64 {
-	return min(content(a), content(b))
+	for _, limit := range []uint64{20, 500} {
+		if cost := min(content(a, limit), content(b, limit)); cost <= limit {
+			return cost
+		}
+	}
+	return min(content(a, CostLimit), content(b, CostLimit))
 }
 
 // containing returns the cost of finding a value in a list: its size, unless the value is
@@ -82,18 +87,18 @@ func containing(a, b ref.Val) uint64 {
 	}
 	switch a.(type) {
 	case traits.Lister, traits.Mapper, *types.Optional:
-		return content(list)
+		return content(list, CostLimit)
 	}
 	return size(list)
 }
 
-// content returns the cost of reading a whole value.
-func content(v ref.Val) uint64 {
+// content returns the cost of reading a whole value. It stops above a limit.
+func content(v ref.Val, limit uint64) uint64 {
 	switch text := v.(type) {
 	case types.String:
 		return characters(len(text))
 	case types.Bool, types.Int, types.Uint, types.Double:
 		return 1
 	}
-	return characters(len(textOf(v))) + elements(v, func(v ref.Val) uint64 { return 1 + characters(len(textOf(v))) })
+	return elements(v, limit, func(v ref.Val) uint64 { return 1 + characters(len(textOf(v))) })
 }

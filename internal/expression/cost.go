@@ -29,7 +29,7 @@ var (
 	optimized = cel.EvalOptions(cel.OptOptimize)
 	counting  = []cel.ProgramOption{
 		cel.CostLimit(CostLimit),
-		cel.CostTracking(&library.CostEstimator{}),
+		chargeCalls,
 		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
 		chargeWork, limitComparisons,
 	}

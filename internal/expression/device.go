@@ -64,7 +64,7 @@ func compileDevice(expression string) (*DeviceExpression, error) {
 	}
 	// The compiler's program accepts any quantity, and texts of devices may contain one. It
 	// also calls functions before it computes what they cost.
-	if compiled.Program, err = env.Program(checked, cel.CostLimit(CostLimit), chargeWork, limitComparisons); err != nil {
+	if compiled.Program, err = env.Program(checked, cel.CostLimit(CostLimit), chargeCalls, chargeWork, limitComparisons); err != nil {
 		return nil, fmt.Errorf("planning its evaluation: %w", err)
 	}
 	return &DeviceExpression{compiled}, nil

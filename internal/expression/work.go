@@ -3,7 +3,6 @@
 package expression
 
 import (
-	"maps"
 	"math"
 	"strconv"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-	"github.com/google/cel-go/interpreter"
 )
 
 // tooMuch is the cost of any call that may not be evaluated.
@@ -24,7 +22,7 @@ const tooMuch = CostLimit + 1
 // work contains the costs of functions whose time or result grows faster than their
 // arguments, by overload. A cost is computed from the arguments before the call, because
 // the libraries charge a call only after it has used its time and memory.
-var work = map[string]func(args []ref.Val) uint64{
+var work = withGroups(map[string]func(args []ref.Val) uint64{
 	"string_replace_string_string":     replacing,
 	"string_replace_string_string_int": replacing,
 	"list_join":                        joining,
@@ -42,6 +40,37 @@ var work = map[string]func(args []ref.Val) uint64{
 	"string_last_index_of_string_int":  searching,
 	"list_a_index_of_int":              func(args []ref.Val) uint64 { return containing(args[1], args[0]) },
 	"list_a_last_index_of_int":         func(args []ref.Val) uint64 { return containing(args[1], args[0]) },
+	"string_find_all_string":           findingAll,
+	"string_find_all_string_int":       findingAll,
+})
+
+// readers contains the functions that read or copy a whole text, whatever their result is.
+// Libraries charge some of them as one step.
+var readers = []string{
+	"string_char_at_int", "string_substring_int", "string_substring_int_int", "string_lower_ascii", "string_upper_ascii",
+	"string_trim", "strings_quote", "string_split_string", "string_split_string_int",
+	"string_to_int64", "string_to_uint64", "string_to_double", "string_to_bool", "string_to_bytes", "bytes_to_string",
+	"string_to_timestamp", "string_to_duration", "is_url_string", "string_to_url", "is_ip", "string_to_ip", "ip_is_canonical",
+	"is_cidr", "string_to_cidr", "is_semver_string", "is_semver_string_bool", "string_to_semver", "string_bool_to_semver",
+}
+
+// zoned contains the functions that load a time zone.
+var zoned = []string{
+	overloads.TimestampToYearWithTz, overloads.TimestampToMonthWithTz, overloads.TimestampToDayOfYearWithTz,
+	overloads.TimestampToDayOfMonthZeroBasedWithTz, overloads.TimestampToDayOfMonthOneBasedWithTz,
+	overloads.TimestampToDayOfWeekWithTz, overloads.TimestampToHoursWithTz, overloads.TimestampToMinutesWithTz,
+	overloads.TimestampToSecondsWithTz, overloads.TimestampToMillisecondsWithTz,
+}
+
+// withGroups adds the costs of readers and zoned.
+func withGroups(costs map[string]func(args []ref.Val) uint64) map[string]func(args []ref.Val) uint64 {
+	for _, overload := range readers {
+		costs[overload] = reading
+	}
+	for _, overload := range zoned {
+		costs[overload] = loading
+	}
+	return costs
 }
 
 // limitWork returns an environment whose functions return an error if their work would
@@ -95,27 +124,6 @@ func limitedOverload(o *decls.OverloadDecl, binding *functions.Overload, cost fu
 	return overload(o.ID(), o.ArgTypes(), o.ResultType(), implementation)
 }
 
-// chargeWork charges the calls in work, comparisons, and concatenations of lists. These cost the size
-// of the smaller list, so that the elements of all lists are limited by the cost. The macro
-// map appends lists of one element.
-var chargeWork = cel.CostTrackerOptions(func() []interpreter.CostTrackerOption {
-	all := []interpreter.CostTrackerOption{interpreter.OverloadCostTracker("add_list", func(args []ref.Val, _ ref.Val) *uint64 {
-		cost := min(size(args[0]), size(args[1])) + 1
-		return &cost
-	})}
-	charged := maps.Clone(work)
-	compare := func(args []ref.Val) uint64 { return comparing(args[0], args[1]) }
-	charged[overloads.Equals], charged[overloads.NotEquals] = compare, compare
-	charged[overloads.InList] = func(args []ref.Val) uint64 { return containing(args[0], args[1]) }
-	for overload, of := range charged {
-		all = append(all, interpreter.OverloadCostTracker(overload, func(args []ref.Val, _ ref.Val) *uint64 {
-			cost := of(args) + 1
-			return &cost
-		}))
-	}
-	return all
-}()...)
-
 func errTooMuchWork() ref.Val {
 	return types.NewErr("cost limit exceeded: this call would cost more than %d", CostLimit)
 }
@@ -156,7 +164,7 @@ func joining(args []ref.Val) uint64 {
 
 func formatting(args []ref.Val) uint64 {
 	format := textOf(args[0])
-	return characters(len(format)) + clauses(format) + elements(args[1], func(v ref.Val) uint64 {
+	return characters(len(format)) + clauses(format) + elements(args[1], CostLimit, func(v ref.Val) uint64 {
 		switch value := v.(type) {
 		case types.Bytes:
 			return characters(2 * len(value))
@@ -200,16 +208,35 @@ func clauses(format string) uint64 {
 	return cost
 }
 
-func flattening(args []ref.Val) uint64 { return elements(args[0], one) }
+func flattening(args []ref.Val) uint64 { return elements(args[0], CostLimit, one) }
 
 // pairs returns the cost of comparing each element of a list with each of another one.
 func pairs(a, b ref.Val) uint64 {
-	return max(product(size(a), elements(b, one)), product(size(b), elements(a, one)))
+	return max(product(size(a), elements(b, CostLimit, one)), product(size(b), elements(a, CostLimit, one)))
 }
 
 // searching returns the same cost as the function contains.
 func searching(args []ref.Val) uint64 {
 	return product(characters(len(textOf(args[0]))), characters(len(textOf(args[1]))))
+}
+
+// reading returns the cost of reading and copying a text.
+func reading(args []ref.Val) uint64 { return characters(2 * length(args[0])) }
+
+// loading returns the cost of reading a time zone from a file, in any of several directories.
+func loading(args []ref.Val) uint64 { return 100 + characters(10*len(textOf(args[1]))) }
+
+// findingAll returns the cost of finding a pattern as often as possible: the empty pattern
+// is found at each character.
+func findingAll(args []ref.Val) uint64 {
+	text, pattern := textOf(args[0]), textOf(args[1])
+	found := uint64(len(text) + 1)
+	if len(args) == 3 {
+		if limit, ok := args[2].(types.Int); ok && limit >= 0 {
+			found = min(found, uint64(limit))
+		}
+	}
+	return found + product(characters(len(text)+1), max(uint64(len(pattern)+3)/4, 1))
 }
 
 func product(a, b uint64) uint64 {
@@ -222,18 +249,24 @@ func product(a, b uint64) uint64 {
 func one(ref.Val) uint64 { return 1 }
 
 // elements returns the sum of the costs of a value's elements, those of nested lists and
-// maps included. It stops above CostLimit, because lists can contain the same list many
-// times.
-func elements(v ref.Val, of func(ref.Val) uint64) uint64 {
+// maps included. It stops above the limit, because lists can contain the same list many
+// times. It does not begin if there are more elements: an iterator copies the keys of a map.
+func elements(v ref.Val, limit uint64, of func(ref.Val) uint64) uint64 {
 	var sum uint64
-	add := func(element ref.Val) { sum += of(element) + elements(element, of) }
+	add := func(element ref.Val) { sum += of(element) + elements(element, limit, of) }
 	switch container := v.(type) {
 	case traits.Lister:
-		for it := container.Iterator(); it.HasNext() == types.True && sum <= CostLimit; {
+		if n := size(container); n > limit {
+			return n
+		}
+		for it := container.Iterator(); it.HasNext() == types.True && sum <= limit; {
 			add(it.Next())
 		}
 	case traits.Mapper:
-		for it := container.Iterator(); it.HasNext() == types.True && sum <= CostLimit; {
+		if n := size(container); n > limit {
+			return n
+		}
+		for it := container.Iterator(); it.HasNext() == types.True && sum <= limit; {
 			key := it.Next()
 			add(key)
 			add(container.Get(key))

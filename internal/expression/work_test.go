@@ -40,6 +40,7 @@ var oversized = map[string]string{
 	"membership":                nested + `.exists(x, x in [x])`,
 	"index":                     nested + `.exists(x, [x].indexOf(x) == 1)`,
 	"last index":                nested + `.exists(x, [x].lastIndexOf(x) == 1)`,
+	"concatenation of texts":    `[dyn(` + letters + `)]` + strings.Repeat(`.map(a, a`+strings.Repeat("+a", 24)+`)`, 4) + `.size() == 0`,
 	"concatenation":             `[[1` + strings.Repeat(",1", 99) + `]]` + strings.Repeat(`.map(a, a`+strings.Repeat("+a", 24)+`)`, 3) + `.exists(x, x.reverse().size() == 0)`,
 }
 
@@ -90,6 +91,59 @@ func evaluateObject(t *testing.T, text string, object map[string]any) error {
 	}
 	_, err = e.Holds(object)
 	return err
+}
+
+// Each evaluation of a call on a long text or a large value allocates or reads as much as the
+// value has, so a loop of such calls ends soon.
+func TestCallsOnLargeValues(t *testing.T) {
+	text := strings.Repeat("1", 1<<20)
+	large := map[string]any{}
+	for i := range 9000 {
+		large[fmt.Sprint(i)] = int64(i)
+	}
+	object := map[string]any{"text": text, "short": text[:2000], "middle": text[:20_000], "map": large}
+	for _, call := range []string{
+		`object.text.charAt(i) == ""`, `object.text.size() == i`, `size(object.text) == i`, `object.short.findAll("").size() == i`,
+		`object.text + object.text == ""`, `int(object.text) == i`, `double(object.text) == 1.0`, `bool(object.text)`,
+		`timestamp(object.text).getHours() == i`, `bytes(object.text).size() == i`, `isURL(object.text)`, `object.text.lowerAscii() == ""`,
+		`created.getHours(object.text) == 1`,
+	} {
+		call = strings.ReplaceAll(call, "created", `timestamp("2026-01-01T00:00:00Z")`)
+		e, err := CompileObject("lists.range(1000).exists(i, " + call + ")")
+		if err != nil {
+			t.Errorf("%s: %v", call, err)
+			continue
+		}
+		if used := allocated(func() { _, err = e.Holds(object) }); used > 8<<20 || err == nil || !strings.Contains(err.Error(), "cost limit exceeded") {
+			t.Errorf("%s: %v, allocates %d MiB", call, err, used>>20)
+		}
+	}
+	// Calls within the limit are charged, too.
+	for _, call := range []string{
+		`object.middle.charAt(i) == ""`, `int(object.middle) == i`, `isURL(object.middle)`, `object.middle + object.middle == ""`,
+		`timestamp("2026-01-01T00:00:00Z").getHours("Europe/Berlin") == 99`,
+	} {
+		var err error
+		e, err := CompileObject("lists.range(1000).exists(i, " + call + ")")
+		if err == nil {
+			_, err = e.Holds(object)
+		}
+		if err == nil || !strings.Contains(err.Error(), "cost limit exceeded") {
+			t.Errorf("%s: %v", call, err)
+		}
+	}
+	// Comparing with a small value is cheap, and so is computing what it costs.
+	for _, call := range []string{`object.map == {"a": i}`, `[object.map] == [{}, {}]`, `object.?map.orValue(1) == 1`, `optional.of(object.map) == optional.of({})`} {
+		var err error
+		e, err := CompileObject("lists.range(100).exists(i, " + call + ")")
+		if err != nil {
+			t.Errorf("%s: %v", call, err)
+			continue
+		}
+		if used := allocated(func() { _, err = e.Holds(object) }); used > 1<<20 || err != nil {
+			t.Errorf("%s: %v, allocates %d KiB", call, err, used>>10)
+		}
+	}
 }
 
 // compared is a number that counts how often it is compared.
