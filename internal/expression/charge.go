@@ -22,6 +22,7 @@ var chargeWork = cel.CostTrackerOptions(func() []interpreter.CostTrackerOption {
 	compare := func(args []ref.Val) uint64 { return comparing(args[0], args[1]) }
 	charged[overloads.Equals], charged[overloads.NotEquals] = compare, compare
 	charged[overloads.AddList], charged[overloads.InList] = adding, finding
+	charged[overloads.Matches], charged[overloads.MatchesString] = matching, matching
 	charged[overloads.SizeString], charged[overloads.SizeStringInst] = counted, counted
 	for _, overload := range []string{
 		overloads.LessString, overloads.LessEqualsString, overloads.GreaterString, overloads.GreaterEqualsString,

@@ -40,6 +40,7 @@ var work = withGroups(map[string]func(args []ref.Val) uint64{
 	"string_last_index_of_string_int":  searching,
 	"list_a_index_of_int":              func(args []ref.Val) uint64 { return containing(args[1], args[0]) },
 	"list_a_last_index_of_int":         func(args []ref.Val) uint64 { return containing(args[1], args[0]) },
+	"string_find_string":               matching,
 	"string_find_all_string":           findingAll,
 	"string_find_all_string_int":       findingAll,
 })
@@ -229,14 +230,13 @@ func loading(args []ref.Val) uint64 { return 100 + characters(10*len(textOf(args
 // findingAll returns the cost of finding a pattern as often as possible: the empty pattern
 // is found at each character.
 func findingAll(args []ref.Val) uint64 {
-	text, pattern := textOf(args[0]), textOf(args[1])
-	found := uint64(len(text) + 1)
+	found := uint64(len(textOf(args[0])) + 1)
 	if len(args) == 3 {
 		if limit, ok := args[2].(types.Int); ok && limit >= 0 {
 			found = min(found, uint64(limit))
 		}
 	}
-	return found + product(characters(len(text)+1), max(uint64(len(pattern)+3)/4, 1))
+	return found + matching(args)
 }
 
 func product(a, b uint64) uint64 {

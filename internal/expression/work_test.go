@@ -146,6 +146,25 @@ func TestCallsOnLargeValues(t *testing.T) {
 	}
 }
 
+// The cost of a regular expression includes its repetitions.
+func TestRepetitionsAreCharged(t *testing.T) {
+	object := map[string]any{"name": strings.Repeat("a", 63), "text": strings.Repeat("a", 2000), "long": strings.Repeat("a", 200_000)}
+	for text, limited := range map[string]bool{
+		`object.text.matches("(a?){200}b")`: true, `object.text.find("(a?){200}b") == ""`: true, `object.text.findAll("(a?){200}b", 1) == []`: true,
+		`object.long.matches("b")`: true, `matches(object.text, "(a|aa){99}b")`: true,
+		`object.name.matches("^[a-z0-9]{1,63}$")`: false, `object.text.find("a{2}") == "aa"`: false, `matches("10.1.2.3", "^([0-9]{1,3}[.]?){4}$")`: false,
+	} {
+		e, err := CompileObject(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = e.Holds(object)
+		if is := err != nil && strings.Contains(err.Error(), "cost limit exceeded"); is != limited || !limited && err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // compared is a number that counts how often it is compared.
 type compared struct {
 	types.Int
