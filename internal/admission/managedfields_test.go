@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -576,5 +577,35 @@ func TestOverfullManagedFields(t *testing.T) {
 			_, err := in.nodegate.CoreV1().Nodes().Patch(t.Context(), node.Name, types.JSONPatchType, patch, ownDryRun)
 			checkDenied(t, err, test.want)
 		})
+	}
+}
+
+// A user who may write only nodes/status, as the node agent may, cannot forge managedFields:
+// the API server ignores them in such a request.
+func TestStatusPatchesForgeNoOwnership(t *testing.T) {
+	in := install(t)
+	undisturbed(t, in)
+	before := owned(t, in, "status-forgeries")
+	patcher := newUser(t, in, "status-patcher", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}}).CoreV1().Nodes()
+	for what, forged := range map[string][]metav1.ManagedFieldsEntry{
+		"of others": changed(before.ManagedFields, func(e *metav1.ManagedFieldsEntry) { setFields(e, `{"f:metadata":{"f:labels":{"f:zone":{}}}}`) }),
+		"none":      {{}},
+	} {
+		value, err := json.Marshal(forged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for kind, patch := range map[types.PatchType][]byte{
+			types.JSONPatchType:  jsonPatch(replaceFields(t, forged)),
+			types.MergePatchType: fmt.Appendf(nil, `{"metadata":{"managedFields":%s}}`, value),
+		} {
+			after, err := patcher.Patch(t.Context(), before.Name, kind, patch, metav1.PatchOptions{FieldManager: "cloud"}, "status")
+			if err != nil {
+				t.Errorf("%s, %s: %v", what, kind, err)
+			} else if diff := cmp.Diff(before.ManagedFields, after.ManagedFields); diff != "" {
+				t.Errorf("%s, %s: managedFields (-before +after):\n%s", what, kind, diff)
+			}
+		}
 	}
 }
