@@ -44,7 +44,7 @@ func (f *finder) byPreset(m match) Suggestion {
 		s.Notes = append(s.Notes, "the preset selects no existing node: check that new nodes will have the labels of its nodeSelector")
 	}
 	for _, d := range m.daemons {
-		if n := f.overlap(&m.preset.Gate, d).excess; n > 0 && m.preset.requires(d) {
+		if n := f.overlap(&m.preset.Gate, d).excess; n > 0 && m.requires(d) {
 			s.Notes = append(s.Notes, fmt.Sprintf("the preset selects %s on which DaemonSet %s does not run, because of its nodeSelector or node affinity: the gate would never open on new ones of this kind, so narrow the preset's nodeSelector", printer.Count(n, "existing node"), d))
 		}
 	}
@@ -52,10 +52,14 @@ func (f *finder) byPreset(m match) Suggestion {
 }
 
 // requires reports whether the preset's gate opens only if the DaemonSet is ready on the node,
-// even if it does not run there. Signals by labels hold on such nodes.
-func (p *Preset) requires(d *daemon) bool {
-	return slices.ContainsFunc(p.Gate.Spec.OpenWhen, func(s v1alpha1.Signal) bool {
-		return s.DaemonSet != nil && s.DaemonSet.Name == d.Name || s.Pods != nil && selectsPods(s.Pods, d)
+// even if it does not run there. Signals by labels hold on such nodes. If several DaemonSets
+// have the labels of a pods signal, each may be sufficient on its nodes.
+func (m *match) requires(d *daemon) bool {
+	return slices.ContainsFunc(m.preset.Gate.Spec.OpenWhen, func(s v1alpha1.Signal) bool {
+		if ds := s.DaemonSet; ds != nil {
+			return waitsFor(&s.SignalSource, d) || m.moved[ds.Namespace+"/"+ds.Name] == d
+		}
+		return s.Pods != nil && len(m.daemons) == 1 && selectsPods(s.Pods, d)
 	})
 }
 

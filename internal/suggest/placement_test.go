@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -88,6 +89,42 @@ func TestDriverOfAnUncertainPlacement(t *testing.T) {
 		spec := clitest.Decode(t, r.Suggestions[0].Manifest)[0].Spec
 		if len(spec.OpenWhen) != 2 || spec.OpenWhen[1].CSIDriver == nil || spec.OpenWhen[0].DaemonSet == nil || spec.Mode != mode {
 			t.Errorf("with %q, the gate is in mode %q and waits for %+v", tolerations, spec.Mode, spec.OpenWhen)
+		}
+	}
+}
+
+// A preset that was adjusted to a DaemonSet of another name waits for that one.
+func TestPresetWithMoreNodesThanARenamedDaemonSet(t *testing.T) {
+	w := world(t, daemonSet(t, "storage/disk-node", registers("disk-a.example.com")+toleratesAll+"nodeSelector: {pool: a}\n"))
+	w.Nodes[0].Labels["pool"] = "a"
+	s := suggest.Of(w).Suggestions
+	if len(s) != 1 || s[0].Preset != "disk-a" {
+		t.Fatalf("the suggestions are %+v", s)
+	}
+	if notes := strings.Join(s[0].Notes, "\n"); !strings.Contains(notes, "selects 2 existing nodes on which DaemonSet storage/disk-node does not run") {
+		t.Errorf("the notes are %q", notes)
+	}
+}
+
+// If a preset waits for pods by their labels, and several DaemonSets have them, those of another
+// DaemonSet may run on a node.
+func TestPresetForPodsOfSeveralDaemonSets(t *testing.T) {
+	preset := asGate("acme", "example.com/acme", "- {name: init, pods: {namespace: kube-system, selector: {matchLabels: {acme: 'true'}}}}")
+	on := func(pool string) appsv1.DaemonSet {
+		return daemonSet(t, "kube-system/acme-"+pool, mounts("/opt/cni/bin", false)+toleratesAll+"nodeSelector: {pool: "+pool+"}\n", "acme")
+	}
+	for _, sets := range [][]appsv1.DaemonSet{{on("a")}, {on("a"), on("b")}} {
+		w := world(t, sets...)
+		w.Presets = asPresets(t, preset)
+		for i, pool := range []string{"a", "b", "b"} {
+			w.Nodes[i].Labels["pool"] = pool
+		}
+		s := suggest.Of(w).Suggestions
+		if len(s) != 1 || s[0].Preset != "acme" {
+			t.Fatalf("the suggestions are %+v", s)
+		}
+		if notes := strings.Join(s[0].Notes, "\n"); strings.Contains(notes, "does not run") != (len(sets) == 1) {
+			t.Errorf("with %d DaemonSets, the notes are %q", len(sets), notes)
 		}
 	}
 }
