@@ -139,7 +139,6 @@ func (n *nidhogg) readSelectors(v field) {
 	}
 }
 
-// labels returns a mapping of strings.
 func (n *nidhogg) daemonSet(item *yaml.Node) {
 	f, ok := n.mapping(item, "the entry", "name", "namespace")
 	if !ok {
