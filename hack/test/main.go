@@ -202,6 +202,7 @@ func parseArgs(args []string) (*config, error) {
 	for name, what := range map[string]string{
 		"run": "run only tests that match", "skip": "do not run tests that match",
 		"count": "run tests several times; 1 runs them although their results are cached", "p": "how many packages run at once",
+		"vet": "which checks of go vet run before the tests, or 'off'",
 	} {
 		set.Func(name, what, pass(name))
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,6 +50,9 @@ func theCulprit() { <-time.After(time.Hour) }`,
 import ("os/signal"; "syscall"; "testing"; "time")
 func TestStubborn(t *testing.T) { signal.Ignore(syscall.SIGQUIT); <-time.After(time.Hour) }`,
 	"empty/empty.go": "package empty\n",
+	"vet/p_test.go": `package vet
+import ("fmt"; "testing")
+func TestPrints(t *testing.T) { fmt.Printf("%d", "text") }`,
 	"detector/p_test.go": `package detector
 import ("os"; "testing")
 func TestOnce(t *testing.T) {
@@ -153,6 +157,7 @@ func TestRuns(t *testing.T) {
 		"no package":                  {args: []string{"./nowhere"}, status: 1, want: []string{"FAIL\t./nowhere [setup failed]\nFAIL\n"}},
 		"unknown flag":                {args: []string{"./pass", "--", "-nonsense"}, status: 1, want: []string{"flag provided but not defined: -nonsense", "FAIL\texample.com/m/pass\tT\nFAIL\n"}},
 		"more flags":                  {args: []string{"-run=Nothing", "./pass", "--", "-cpu=1"}, want: []string{"ok  \texample.com/m/pass\tT [no tests to run]\n"}},
+		"no vet":                      {args: []string{"-vet=off", "./vet"}, want: []string{"ok  \texample.com/m/vet\tT\n"}},
 		"no part":                     {args: []string{"nonsense"}, status: 2},
 		"both":                        {args: []string{"quick", "./pass"}, status: 2},
 		"no skip mode":                {args: []string{"-skips=perhaps", "./pass"}, status: 2},
@@ -164,6 +169,22 @@ func TestRuns(t *testing.T) {
 			}
 			check(t, output, c.want, c.never)
 		})
+	}
+}
+
+// The script that tests several versions of Kubernetes passes only flags that exist.
+func TestVersionsScript(t *testing.T) {
+	script, err := os.ReadFile("../test-versions.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := regexp.MustCompile(`bin/run-tests (.*) "\$@"; then`).FindSubmatch(script)
+	if line == nil {
+		t.Fatal("the script does not run bin/run-tests")
+	}
+	c, err := parseArgs(append(strings.Fields(string(line[1])), "-race", "./a"))
+	if err != nil || !slices.Equal(c.args, []string{"./a"}) {
+		t.Errorf("parsing the arguments %s: %+v, %v", line[1], c, err)
 	}
 }
 
