@@ -214,25 +214,6 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A connection that loses an event has delivered the earlier ones, however long that takes.
-func TestEventsBeforeALostOne(t *testing.T) {
-	u := newUpstream(t)
-	proxy, client := start(t, u, runtime.ContentTypeJSON)
-	proxy.Follow(faultproxy.Plan{
-		Lag: func(faultproxy.Request) time.Duration { return time.Second },
-		Event: func(e faultproxy.Event) faultproxy.EventFault {
-			return map[string]faultproxy.EventFault{"b": {Fault: faultproxy.EventLost}}[e.Name]
-		},
-	})
-	w := watchNodes(t, client)
-	for i, name := range []string{"a", "b"} {
-		u.events <- watch.Event{Type: watch.Added, Object: newNode(name, i+2)}
-	}
-	if got, want := received(w, 3), []string{"a", broken, "end"}; !slices.Equal(got, want) {
-		t.Errorf("the client received %v, want %v", got, want)
-	}
-}
-
 // A bookmark does not overtake earlier events, and gets no fault.
 func TestBookmarkWaitsForASwappedEvent(t *testing.T) {
 	u := newUpstream(t)

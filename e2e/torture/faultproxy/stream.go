@@ -228,9 +228,10 @@ func (s *stream) finish() {
 // earlier ones.
 const loseFor = 200 * time.Millisecond
 
-// breakSoon breaks the connection a moment after the queued frames are delivered. Held and
-// late frames are lost; the client has received nothing after them.
+// breakSoon breaks the connection a moment after all frames are delivered, including held and
+// late ones: the client may have received newer frames, after which it resumes.
 func (s *stream) breakSoon() {
+	s.release()
 	s.mu.Lock()
 	s.broken = true
 	s.mu.Unlock()
@@ -264,7 +265,7 @@ func (s *stream) head() (due, bool) {
 			s.mu.Unlock()
 			return next, true
 		}
-		over, broken := s.done && s.late == 0, s.broken
+		over, broken := s.done && s.late == 0, s.broken && s.late == 0
 		s.mu.Unlock()
 		if broken {
 			wait(s.ctx, loseFor)
