@@ -8,10 +8,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"strconv"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -56,21 +54,11 @@ const daemonNamespace = "daemons"
 // Most of them wait most of the time, each in a cluster of its own.
 const simultaneous = 4
 
-// runInParallel sets the default of -parallel, which is the number of processors otherwise.
-func runInParallel(tests int) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		_ = flag.Set("test.parallel", strconv.Itoa(tests)) // which the testing package declares
-	}
-}
-
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard()) // each test's controller has its own logger
 	// Tests simulate the kubelets and the DaemonSet controller, to determine when
 	// something happens. The demo runs the real DaemonSet controller.
-	runInParallel(simultaneous)
+	clustertest.InParallel(simultaneous)
 	clustertest.Main(m, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}, Audit: true})
 }
 

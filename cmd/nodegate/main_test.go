@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
+	clustertest.InParallel(5) // those that run in parallel wait
 	clustertest.Main(m, testcluster.Options{Components: []testcluster.Component{testcluster.APIServer}})
 }
 

@@ -184,6 +184,7 @@ func TestRightsForMetrics(t *testing.T) {
 	if err := testcluster.WriteKubeconfig(path, c.User("nobody")); err != nil {
 		t.Fatal(err)
 	}
+	t.Parallel() // each nodegate waits for permissions
 	for _, test := range []struct {
 		flags []string
 		want  bool
@@ -192,12 +193,15 @@ func TestRightsForMetrics(t *testing.T) {
 		{[]string{"--metrics-bind-address=0"}, false},
 		{[]string{"--metrics-bind-address=127.0.0.1:0", "--metrics-secure=false"}, false},
 	} {
-		_, stderr, _ := run(t, append([]string{"controller", "--kubeconfig", path, "--allowed-taint-keys", "example.com/key", "--health-probe-bind-address=0"}, test.flags...)...)
-		for _, right := range []string{"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"} {
-			if got := strings.Contains(stderr, right); got != test.want {
-				t.Errorf("%v: requires permission to %s: %t, want %t", test.flags, right, got, test.want)
+		t.Run(strings.Join(test.flags, " "), func(t *testing.T) {
+			t.Parallel()
+			_, stderr, _ := run(t, append([]string{"controller", "--kubeconfig", path, "--allowed-taint-keys", "example.com/key", "--health-probe-bind-address=0"}, test.flags...)...)
+			for _, right := range []string{"create tokenreviews.authentication.k8s.io", "create subjectaccessreviews.authorization.k8s.io"} {
+				if got := strings.Contains(stderr, right); got != test.want {
+					t.Errorf("requires permission to %s: %t, want %t", right, got, test.want)
+				}
 			}
-		}
+		})
 	}
 	open, stderr, _ := run(t, "manifests", "--metrics-secure=false")
 	secure, _, _ := run(t, "manifests")

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,18 +41,25 @@ func TestMissingPermissions(t *testing.T) {
 	if err := testcluster.WriteKubeconfig(path, c.User("nobody")); err != nil {
 		t.Fatal(err)
 	}
-	_, stderr, status := run(t, "controller", "--kubeconfig", path, "--allowed-taint-keys", "example.com/key", "--metrics-bind-address=0", "--health-probe-bind-address=0")
-	oneClearLine(t, stderr, "patch nodes", "list daemonsets.apps", "patch nodegates/status.nodegate.dev",
-		"update leases.coordination.k8s.io in nodegate-system", "create podtemplates in nodegate-system", "nodegate manifests")
-	if status != 1 {
-		t.Errorf("status %d, want 1", status)
-	}
-	_, stderr, _ = run(t, "controller", "--kubeconfig", path, "--allowed-taint-keys", "example.com/key", "--gates", t.TempDir(),
-		"--metrics-bind-address=0", "--health-probe-bind-address=0")
-	oneClearLine(t, stderr, "patch nodes", "create podtemplates in nodegate-system", "nodegate manifests --without-crd")
-	if strings.Contains(stderr, "nodegates") {
-		t.Errorf("with gates from files, permissions for NodeGates are required:\n%s", stderr)
-	}
+	t.Parallel() // each nodegate waits for permissions
+	args := []string{"controller", "--kubeconfig", path, "--allowed-taint-keys", "example.com/key", "--metrics-bind-address=0", "--health-probe-bind-address=0"}
+	t.Run("NodeGates", func(t *testing.T) {
+		t.Parallel()
+		_, stderr, status := run(t, args...)
+		oneClearLine(t, stderr, "patch nodes", "list daemonsets.apps", "patch nodegates/status.nodegate.dev",
+			"update leases.coordination.k8s.io in nodegate-system", "create podtemplates in nodegate-system", "nodegate manifests")
+		if status != 1 {
+			t.Errorf("status %d, want 1", status)
+		}
+	})
+	t.Run("gates from files", func(t *testing.T) {
+		t.Parallel()
+		_, stderr, _ := run(t, slices.Concat(args, []string{"--gates", t.TempDir()})...)
+		oneClearLine(t, stderr, "patch nodes", "create podtemplates in nodegate-system", "nodegate manifests --without-crd")
+		if strings.Contains(stderr, "nodegates") {
+			t.Errorf("permissions for NodeGates are required:\n%s", stderr)
+		}
+	})
 }
 
 // An administrator has all permissions, but the guards would reject its writes. The error

@@ -15,8 +15,10 @@ package clustertest
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -52,6 +54,18 @@ func Main(m *testing.M, options testcluster.Options) {
 		status = max(status, stop(c, status != 0))
 	}
 	os.Exit(status)
+}
+
+// InParallel sets the number of tests that run at the same time, which is the number of
+// processors otherwise, unless -parallel is given. Call it before Main for tests that wait most
+// of the time.
+func InParallel(tests int) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(tests)) // which the testing package declares
+	}
 }
 
 // start starts a cluster, which outlives the test that needs it first.
