@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -40,7 +41,8 @@ func TestMakefileIgnoresWorkspaces(t *testing.T) {
 
 // A release contains what is in the commit. Go and Helm would also use untracked files.
 func TestReleaseRejectsUntrackedFiles(t *testing.T) {
-	dir := t.TempDir()
+	dir, unused := t.TempDir(), filepath.Join(t.TempDir(), "unused")
+	t.Setenv("GIT_DIR", unused) // as in a hook of git
 	for _, name := range []string{"Makefile", "charts/nodegate/Chart.yaml"} {
 		path := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(read(t, name)), 0o600)); err != nil {
@@ -50,7 +52,8 @@ func TestReleaseRejectsUntrackedFiles(t *testing.T) {
 	run := func(name string, args ...string) (string, error) {
 		command := exec.CommandContext(t.Context(), name, args...)
 		command.Dir = dir
-		command.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL="+os.DevNull)
+		command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
+		command.Env = append(command.Env, "GIT_CONFIG_GLOBAL="+os.DevNull)
 		output, err := command.CombinedOutput()
 		return string(output), err
 	}
@@ -78,6 +81,9 @@ func TestReleaseRejectsUntrackedFiles(t *testing.T) {
 	}
 	if output := release(); !strings.Contains(output, rejected) {
 		t.Errorf("with an untracked file: %s", output)
+	}
+	if _, err := os.Stat(unused); err == nil {
+		t.Error("the test has used another repository")
 	}
 }
 

@@ -38,6 +38,12 @@ func built(t *testing.T, o options) (out string) {
 			t.Fatal(err)
 		}
 	}
+	for _, variable := range os.Environ() {
+		if key, _, _ := strings.Cut(variable, "="); strings.HasPrefix(key, "GIT_") {
+			t.Setenv(key, "") // restores it after the test
+			os.Unsetenv(key)
+		}
+	}
 	t.Setenv("GIT_CONFIG_GLOBAL", os.DevNull)
 	t.Setenv("GIT_COMMITTER_DATE", "2026-11-20T12:00:00Z")
 	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-qm", "x", "--date", "2026-11-20T12:00:00Z"}, {"tag", "v1.2.3"}} {
@@ -54,6 +60,16 @@ func built(t *testing.T, o options) (out string) {
 		t.Fatal(err)
 	}
 	return o.out
+}
+
+// Hooks of git run with variables that select a repository.
+func TestBuiltInAHook(t *testing.T) {
+	unused := filepath.Join(t.TempDir(), "unused")
+	t.Setenv("GIT_DIR", unused)
+	built(t, options{})
+	if _, err := os.Stat(unused); err == nil {
+		t.Error("the test has used another repository")
+	}
 }
 
 // indexOf returns the only index of a layout.
