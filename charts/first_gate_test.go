@@ -38,6 +38,7 @@ const (
 // one label, to which the API server adds the toleration, and an image to pull. No kubelet
 // runs containers here: the test starts nodegate with the arguments of the Deployment, and verifies separately that its pods are admitted.
 func TestFirstGate(t *testing.T) {
+	t.Parallel()
 	c := clustertest.Shared(t)
 	program, err := testbed.BuildProgram(t.Context(), t.TempDir()) // as the image, which exists before
 	must(t, err)

@@ -139,6 +139,7 @@ func formerChart(t *testing.T) string {
 // Helm installs the chart in one step, refuses an upgrade without the new CRD, upgrades
 // without loss, and uninstalls it, on API servers with and without the birth policy.
 func TestLifeWithHelm(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"1.37", "1.35"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
@@ -372,6 +373,7 @@ func (w *world) certificate() (published func()) {
 // The manifests for a version are applied to a server of this or the nearest available
 // version, also over the objects of an earlier version.
 func TestApplyRendered(t *testing.T) {
+	t.Parallel()
 	for server, versions := range map[string][]string{"1.37": {"1.36", "1.37"}, "1.35": {"1.33", "1.35"}} {
 		t.Run(server, func(t *testing.T) {
 			t.Parallel()

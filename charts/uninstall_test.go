@@ -39,6 +39,7 @@ const (
 // nodegate is started with the arguments of the Deployment, and the webhook is called
 // through its Service.
 func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
 	clustertest.SkipIfShort(t)
 	program, err := testbed.BuildProgram(t.Context(), t.TempDir())
 	must(t, err)

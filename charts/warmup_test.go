@@ -153,6 +153,7 @@ func TestBadImageWarmUp(t *testing.T) {
 // The API server accepts the DaemonSet, and admits its pods to a namespace with the strictest
 // Pod Security Standard.
 func TestImageWarmUpIsAdmitted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, "1.37")
 	w.apply([]*unstructured.Unstructured{restrictedNamespace()})
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
