@@ -184,7 +184,7 @@ func TestRunWaitsForAnnouncements(t *testing.T) {
 			ended.Store(true)
 			return nil
 		}
-		a := &Agent{Client: client, Node: "mine", Boot: boot, Uptime: hold.Uptime, Store: hold.Store{Dir: t.TempDir()}, Bus: "bus", Log: slog.New(slog.DiscardHandler), follow: follow}
+		a := &Agent{Client: client, Node: "mine", Boot: boot, Uptime: func() time.Duration { return time.Hour }, Store: hold.Store{Dir: t.TempDir()}, Bus: "bus", Log: slog.New(slog.DiscardHandler), follow: follow}
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if err := a.Run(ctx); err != nil || !following.Load() || !ended.Load() {
