@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 )
 
@@ -22,7 +23,7 @@ import (
 const RateVariable = "NODEGATE_CLOCK_MILLISECONDS"
 
 // nanotime is what Go's runtime measures time with, and scaled what takes its place. For
-// linux/amd64, the only platform that is supported here, time.now is written in assembly,
+// linux/amd64, the only platform that Build supports, time.now is written in assembly,
 // and measures time by itself; inGo does not.
 const (
 	nanotime = `func nanotime() int64 {
@@ -65,26 +66,37 @@ func time_now() (sec int64, nsec int32, mono int64) {
 //go:embed setter.go.txt
 var setter []byte
 
+// Supported returns the reason why Build cannot build programs on this platform, or nil.
+func Supported() error {
+	if platform := runtime.GOOS + "/" + runtime.GOARCH; platform != "linux/amd64" {
+		return fmt.Errorf("clocks run at another rate only on linux/amd64, not on %s", platform)
+	}
+	return nil
+}
+
 // Build builds the package in a directory into a program. The directory of the program
 // must be empty.
 func Build(ctx context.Context, source, program string) error {
+	if err := Supported(); err != nil {
+		return err
+	}
 	output, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 	if err != nil {
 		return fmt.Errorf("finding Go: %w", err)
 	}
-	runtime := filepath.Join(strings.TrimSpace(string(output)), "src", "runtime")
-	before, err := os.ReadFile(filepath.Join(runtime, "time_nofake.go"))
+	library := filepath.Join(strings.TrimSpace(string(output)), "src", "runtime")
+	before, err := os.ReadFile(filepath.Join(library, "time_nofake.go"))
 	if err != nil {
 		return fmt.Errorf("reading Go's runtime: %w", err)
 	}
 	after := bytes.Replace(before, []byte(nanotime), []byte(scaled), 1)
 	if bytes.Equal(before, after) {
-		return fmt.Errorf("this version of Go measures time differently: see %s", runtime)
+		return fmt.Errorf("this version of Go measures time differently: see %s", library)
 	}
 	overlay, err := write(filepath.Dir(program), map[string][]byte{
-		filepath.Join(runtime, "time_nofake.go"):      after,
-		filepath.Join(runtime, "timeasm.go"):          []byte(inGo),
-		filepath.Join(runtime, "time_linux_amd64.s"):  nil,
+		filepath.Join(library, "time_nofake.go"):      after,
+		filepath.Join(library, "timeasm.go"):          []byte(inGo),
+		filepath.Join(library, "time_linux_amd64.s"):  nil,
 		filepath.Join(source, "zz_clock_rate.go"):     setter,
 		filepath.Join(source, "zz_clock_rate_stub.s"): nil, // required for a function without a body
 	})

@@ -14,6 +14,9 @@ import (
 )
 
 func TestRates(t *testing.T) {
+	if err := clocks.Supported(); err != nil {
+		t.Skip(err)
+	}
 	program := filepath.Join(t.TempDir(), "print")
 	source, err := filepath.Abs("testdata/print")
 	if err != nil {

@@ -57,13 +57,8 @@ func run(ctx context.Context) error {
 	if o.Program, err = testbed.BuildProgram(ctx, dir); err != nil {
 		return err
 	}
-	o.ClockProgram = func(ctx context.Context) (string, error) {
-		program := filepath.Join(dir, "clocks", "nodegate")
-		source, err := filepath.Abs("cmd/nodegate")
-		if err := errors.Join(err, os.Mkdir(filepath.Dir(program), 0o700)); err != nil {
-			return "", fmt.Errorf("creating a directory: %w", err)
-		}
-		return program, clocks.Build(ctx, source, program)
+	if clocks.Supported() == nil {
+		o.ClockProgram = func(ctx context.Context) (string, error) { return buildClockProgram(ctx, dir) }
 	}
 	if *older != "" {
 		if o.OlderProgram, err = buildRevision(ctx, dir, *older); err != nil {
@@ -88,6 +83,16 @@ func run(ctx context.Context) error {
 	}
 	fmt.Printf("seed %d passed\n", o.Seed)
 	return nil
+}
+
+// buildClockProgram builds nodegate with a clock whose rate can be set, and returns its path.
+func buildClockProgram(ctx context.Context, dir string) (string, error) {
+	program := filepath.Join(dir, "clocks", "nodegate")
+	source, err := filepath.Abs("cmd/nodegate")
+	if err := errors.Join(err, os.Mkdir(filepath.Dir(program), 0o700)); err != nil {
+		return "", fmt.Errorf("creating a directory: %w", err)
+	}
+	return program, clocks.Build(ctx, source, program)
 }
 
 // buildRevision builds nodegate as it was at a revision of the repository.
