@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/expression"
@@ -24,6 +25,9 @@ type Objects struct {
 	nodes *Nodes
 	views []*objectView
 }
+
+// objectErrorMax is the maximum length of a stored error, which may quote the object.
+const objectErrorMax = 512
 
 // objectView has the results of one query by node.
 type objectView struct {
@@ -99,7 +103,7 @@ func (s *Objects) Convert(o runtime.Object) *ObjectFact {
 	content := contentOf(o)
 	for i, v := range s.views {
 		node := v.nodeName(m, content)
-		if node == "" {
+		if node == "" || len(node) > validation.DNS1123SubdomainMaxLength { // no Node has such a name
 			continue
 		}
 		f.nodes[i] = s.nodes.nameOf(node)
@@ -159,7 +163,7 @@ func (v *objectView) evaluate(content map[string]any) gate.Object {
 	}
 	switch {
 	case err != nil:
-		return gate.Object{Error: err.Error()}
+		return gate.Object{Error: gate.Clip(err.Error(), objectErrorMax)}
 	case holds:
 		return gate.Object{State: gate.Holds}
 	}

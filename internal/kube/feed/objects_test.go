@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -132,6 +133,39 @@ func TestObjectsOwnedByOtherNodes(t *testing.T) {
 	}
 	if on := set.On("b", byOwner); len(on) != 0 {
 		t.Errorf("on the second owner: %+v", on)
+	}
+}
+
+// An object with a long text where the name of its node is expected belongs to no node, and the
+// text is not kept. A user who can write one object could change it again and again.
+func TestObjectsWithLongTexts(t *testing.T) {
+	const long = 1 << 20
+	nodes := NewNodes(IgnoreChange)
+	nodes.early.forget()
+	byField, byOwner, failing := testQuery(v1alpha1.NodeByField, "spec.node.name"), testQuery(v1alpha1.NodeByOwner, ""), testQuery("", "")
+	failing.Expression = "object.status[object.spec.key]"
+	set := NewObjects(nodes, []gate.ObjectQuery{byField, byOwner, failing}, func(gate.ObjectQuery) func(string) { return IgnoreNode })
+	var last string
+	for i := range 100 {
+		last = fmt.Sprintf("%03d", i) + strings.Repeat("a", long)
+		set.Put(set.Convert(testObject("c", last, true)))
+	}
+	kept := 0
+	for name := range nodes.early.names {
+		kept += len(name)
+	}
+	if on := len(set.On(last, byField)) + len(set.On(last, byOwner)); kept > long || on > 0 {
+		t.Errorf("%d bytes of names are kept, and %d objects found; want almost nothing, and none", kept, on)
+	}
+	o := testObject("c", "a", true)
+	o.Object["spec"] = map[string]any{"key": strings.Repeat("a", long)}
+	set.Put(set.Convert(o))
+	on := set.On("c", failing)
+	if len(on) != 1 || on[0].State != gate.Unknown || on[0].Error == "" || len(on[0].Error) > objectErrorMax {
+		t.Errorf("%d objects, want one with an error of at most %d bytes", len(on), objectErrorMax)
+		for _, o := range on {
+			t.Errorf("%s, and an error of %d bytes", o.State, len(o.Error))
+		}
 	}
 }
 
