@@ -102,7 +102,7 @@ func (a *apiServer) serveKinds(kinds ...string) (requested func() []string) {
 	seen := make(map[string]bool)
 	served := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList"}}
 	for _, kind := range kinds {
-		served.APIResources = append(served.APIResources, metav1.APIResource{Name: resourceName(kind), Kind: kind, Namespaced: true})
+		served.APIResources = append(served.APIResources, metav1.APIResource{Name: resourceName(kind), Kind: kind, Namespaced: true, Verbs: metav1.Verbs{"list", "watch"}})
 	}
 	a.refuse = func(w http.ResponseWriter, r *http.Request) bool {
 		if m := resourceOf.FindStringSubmatch(r.URL.Path); m != nil {

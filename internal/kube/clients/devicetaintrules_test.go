@@ -37,7 +37,7 @@ func (s *ruleServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer = apierrors.NewNotFound(ruleResource, "").Status()
 		w.WriteHeader(http.StatusNotFound)
 	case r.URL.Path == group:
-		answer = metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "devicetaintrules", Kind: "DeviceTaintRule"}, {Name: "devicetaintrules/status", Kind: "DeviceTaintRule"}}}
+		answer = metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: "devicetaintrules", Kind: "DeviceTaintRule", Verbs: metav1.Verbs{"get", "list", "watch"}}, {Name: "devicetaintrules/status", Kind: "DeviceTaintRule"}}}
 	case s.forbidden.Load():
 		answer = apierrors.NewForbidden(ruleResource, "", errors.New("no")).Status()
 		w.WriteHeader(http.StatusForbidden)

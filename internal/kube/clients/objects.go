@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -99,7 +100,8 @@ func (c ObjectClients) List(ctx context.Context, of gate.ObjectSource, metadataO
 	return list, nil
 }
 
-// resource returns the resource that the API server serves for the source's kind.
+// resource returns the resource that the API server serves for the source's kind. It fails if
+// the kind cannot be watched.
 func (c ObjectClients) resource(ctx context.Context, of gate.ObjectSource) (schema.GroupVersionResource, error) {
 	version := schema.GroupVersion{Group: of.Group, Version: of.Version}
 	served, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, version.String())
@@ -116,6 +118,9 @@ func (c ObjectClients) resource(ctx context.Context, of gate.ObjectSource) (sche
 		}
 		if !r.Namespaced && of.Namespace != "" {
 			return schema.GroupVersionResource{}, fmt.Errorf("looking up %s: the kind is cluster-scoped; remove namespace from the gate", of)
+		}
+		if !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
+			return schema.GroupVersionResource{}, fmt.Errorf("looking up %s: the kind cannot be watched; use another kind", of)
 		}
 		return version.WithResource(r.Name), nil
 	}

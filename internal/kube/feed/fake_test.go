@@ -3,6 +3,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -57,8 +58,8 @@ type fakeKind struct {
 	objects  map[string]runtime.Object
 	log      []watch.Event
 	watchers []*watch.RaceFreeFakeWatcher
-	// err fails all requests, streamErr those that stream the initial list.
-	err, streamErr error
+	// err fails all requests, watchErr all watches, streamErr those that stream the initial list.
+	err, watchErr, streamErr error
 	// since is the oldest version from which a watch can be resumed.
 	since int
 	// muted makes watches stay open and deliver nothing.
@@ -312,8 +313,8 @@ func (k *fakeKind) watch(o metav1.ListOptions) (watch.Interface, error) {
 	k.api.mu.Lock()
 	defer k.api.mu.Unlock()
 	k.calls++
-	if k.err != nil {
-		return nil, k.err
+	if err := cmp.Or(k.err, k.watchErr); err != nil {
+		return nil, err
 	}
 	w := watch.NewRaceFreeFake()
 	if k.muted {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
@@ -151,5 +152,53 @@ func TestFailedFirstRead(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// While objects can be listed, but not watched, they count as unknown. This is announced and
+// logged once, not after each list: each announcement makes the leader evaluate all nodes.
+func TestObjectsThatCannotBeWatched(t *testing.T) {
+	for name, err := range map[string]error{
+		"not allowed":       errForbidden,
+		"not supported":     apierrors.NewMethodNotSupported(schema.GroupResource{Resource: "ciliumnodes"}, "watch"),
+		"too many requests": apierrors.NewTooManyRequests("busy", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			runFeed(t, func(api *fakeAPI) {
+				api.nodes().Put(kubetest.Node("a", "a1"))
+				api.objects(testSource).watchErr = err
+			}, func(t *testing.T, f *testFeed) { testUnwatchable(t, f, f.api.objects(testSource), err) })
+		})
+	}
+}
+
+func testUnwatchable(t *testing.T, f *testFeed, kind *fakeKind, err error) {
+	t.Helper()
+	query := testQuery("", "")
+	observed := func() bool {
+		_, known := f.facts(t, "a").Objects[query]
+		return known
+	}
+	f.handler.take()
+	f.SetNeeds(gate.Needs{Objects: []gate.ObjectQuery{query}})
+	kubetest.Pass(10 * time.Minute)
+	if _, gates := f.handler.take(); gates > 2 || f.logged.Load() > 1 || observed() { // twice after the first list
+		t.Errorf("announced %d times, %d log lines, observed %t; want at most 2, 1, false", gates, f.logged.Load(), observed())
+	}
+	if got := f.StatusOf(gate.Needs{Objects: []gate.ObjectQuery{query}}); !slices.ContainsFunc(got, func(s reflector.Status) bool { return errors.Is(s.Err, err) }) {
+		t.Errorf("status %+v, want the error %q", got, err)
+	}
+	logged := f.logged.Load()
+	f.api.set(func() { kind.watchErr, kind.streamErr = nil, errForbidden }) // it is listed, and then watched
+	kubetest.Pass(recovery)
+	if _, gates := f.handler.take(); gates != 1 || f.logged.Load() != logged+1 || !observed() {
+		t.Errorf("when it can be watched: announced %d times, %d more log lines, observed %t; want 1, 1, true", gates, f.logged.Load()-logged, observed())
+	}
+	kind.Put(testObject("a", "a", true))
+	f.wantChanged(t, "an event of the accepted watch", "a")
+	kind.hangUp()
+	kubetest.Pass(time.Minute)
+	if _, gates := f.handler.take(); gates != 0 || !observed() {
+		t.Errorf("resumed: announced %d times, observed %t; want 0, true", gates, observed())
 	}
 }

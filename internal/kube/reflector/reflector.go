@@ -147,6 +147,9 @@ type Reflector[O runtime.Object, F any] struct {
 	// stream is the watch whose initial events are being received, if any. Only the
 	// reflector's goroutine uses it.
 	stream *stream[O, F]
+	// refused is true after a watch has failed, until one is accepted. Only the reflector's
+	// goroutine uses it.
+	refused bool
 }
 
 var (
@@ -195,7 +198,7 @@ func (s *Reflector[O, F]) Delete(obj any) error { return s.take(obj, s.Sink.Drop
 func (s *Reflector[O, F]) Replace(objs []any, version string) error {
 	if s.stream != nil {
 		s.stream.finish(version)
-		s.stream = nil
+		s.stream, s.refused = nil, false
 		s.Listed()
 		return nil
 	}
@@ -206,7 +209,9 @@ func (s *Reflector[O, F]) Replace(objs []any, version string) error {
 		}
 	}
 	replaceAll(s.Sink, facts, version)
-	s.Listed()
+	if !s.refused { // else the feed would be live after each list, until the watch fails again
+		s.Listed()
+	}
 	return nil
 }
 
@@ -275,7 +280,12 @@ func (s *Reflector[O, F]) listWatch(inner *cache.ListWatch) *cache.ListWatch {
 			}
 			w, err := inner.WatchWithContext(ctx, o)
 			if err != nil {
+				s.refused = true
 				return nil, notRetriable(s.noteError(ctx, err))
+			}
+			if s.refused { // everything was listed since: a watch is not repeated (see notRetriable)
+				s.refused = false
+				s.Listed()
 			}
 			return w, nil
 		},
