@@ -202,12 +202,13 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 	if !ok {
 		return nil, write.ErrGone
 	}
-	for name := range d.Records {
-		if n.Records[name] != node.Records[name] {
-			return nil, fmt.Errorf("patching: %w", write.ErrConflict)
-		}
+	if conflicts(n, &node, d) {
+		return nil, fmt.Errorf("patching: %w", write.ErrConflict)
 	}
-	node.Taints, node.Records = d.Taints, maps.Clone(node.Records)
+	if !slices.Equal(n.Taints, d.Taints) {
+		node.Taints = d.Taints
+	}
+	node.Records = maps.Clone(node.Records)
 	for name, record := range d.Records {
 		node.Records[name] = record
 		if record == "" {
@@ -220,11 +221,28 @@ func (w *world) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*cor
 	}
 	w.applyConditions(&node, d)
 	w.nodes[n.Name] = node
+	delete(w.stale, n.Name) // a response contains the node
 	w.writes = append(w.writes, n.Name)
 	if w.after != nil {
 		w.after()
 	}
 	return nil, ctx.Err()
+}
+
+// conflicts reports whether the patch of a decision about a node tests something that has changed.
+func conflicts(n, now *gate.Node, d *gate.Decision) bool {
+	for name := range d.Records {
+		override, overridden := n.Overrides[name]
+		if n.Records[name] != now.Records[name] || overridden && override != now.Overrides[name] {
+			return true
+		}
+	}
+	for name := range d.Withdrawn {
+		if n.Overrides[name] != now.Overrides[name] {
+			return true
+		}
+	}
+	return !slices.Equal(n.Taints, d.Taints) && !slices.Equal(n.Taints, now.Taints)
 }
 
 // applyConditions writes conditions, which the API server does only if nothing else changes.

@@ -37,14 +37,17 @@ func (u *silentWriter) Apply(ctx context.Context, n *gate.Node, d *gate.Decision
 	}
 	carry := u.carries[0]
 	u.carries = u.carries[1:]
-	if before := u.nodes[n.Name]; carry && u.late {
-		u.stale = map[string]gate.Node{n.Name: before}
-	}
+	before := u.nodes[n.Name]
 	u.mu.Unlock()
 	if carry {
 		if _, err := u.world.Apply(ctx, n, d); err != nil {
 			return nil, err
 		}
+	}
+	if carry && u.late {
+		u.mu.Lock()
+		u.stale = map[string]gate.Node{n.Name: before}
+		u.mu.Unlock()
 	}
 	return nil, fmt.Errorf("patching: %w", write.ErrUnanswered)
 }

@@ -86,7 +86,40 @@ func TestReservationOfAnUncertainWriteIsKept(t *testing.T) {
 	})
 }
 
-// losing loses the response to the first write, and the watch does not report that
+// The response to a write that ends an override is lost, and the feed still reports the override.
+// Like the API server, the fake rejects a decision that is based on this override. If it did not,
+// the gate would close on both nodes under a budget of one.
+func TestBudgetAfterALostWithdrawal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ng := controllertest.Gate("gate", budget("0"))
+		w := newWorld(t, ng)
+		w.stale = map[string]gate.Node{}
+		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+		defer w.startWith(&lossyWriter{world: w})()
+		controllertest.Pass(5 * time.Second)
+		for _, name := range []string{"n0000", "n0001"} {
+			w.change(name, func(n *gate.Node) { delete(n.Labels, "fit") })
+			controllertest.Pass(time.Second)
+		}
+		w.change("n0000", overrideFor(time.Second, "gate", v1alpha1.StateOpen))
+		controllertest.Pass(2 * time.Second)
+		w.setGates(true, edited(ng, "1"))
+		controllertest.Pass(3 * time.Second)
+		w.c.NodeChanged("n0000", gate.Everything())
+		controllertest.Pass(3 * time.Second)
+		var closed []string
+		for name, n := range w.copies() {
+			if r, err := gate.ParseRecord(n.Records["gate"]); err == nil && r.State == v1alpha1.StateClosed {
+				closed = append(closed, name)
+			}
+		}
+		if len(closed) != 1 {
+			t.Errorf("the gate is closed on %v, and the budget is one", closed)
+		}
+	})
+}
+
+// lossyWriter loses the response to the first write, and the watch does not report that
 // write either.
 type lossyWriter struct {
 	*world
@@ -95,13 +128,13 @@ type lossyWriter struct {
 
 func (l *lossyWriter) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
 	l.mu.Lock()
-	first := l.lost == ""
-	if first {
-		l.lost, l.stale[n.Name] = n.Name, l.nodes[n.Name]
-	}
+	first, before := l.lost == "", l.nodes[n.Name]
 	l.mu.Unlock()
 	node, err := l.world.Apply(ctx, n, d)
 	if first {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.lost, l.stale[n.Name] = n.Name, before
 		return nil, context.DeadlineExceeded
 	}
 	return node, err
