@@ -304,3 +304,32 @@ func TestForbiddenWriteAddsNoTaint(t *testing.T) {
 		t.Errorf("%d writes and taints %v, want none", w.written(), n.Taints)
 	}
 }
+
+// While the write of a node that an override keeps open is denied, the node has no record and does
+// not use up the budget.
+func TestDeniedOverriddenNodeUsesNoBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", budget("1"), func(s *v1alpha1.NodeGateSpec) { s.ExistingNodes = v1alpha1.ExistingClose }))
+		w.add(2, func(i int, n *gate.Node) {
+			if i == 0 {
+				delete(n.Labels, "fit")
+				overrideFor(time.Hour, "gate", v1alpha1.StateOpen)(n)
+			} else {
+				isOpen(n, "gate")
+			}
+		})
+		w.fail = func(node string) error {
+			if node == "n0000" {
+				return fmt.Errorf("patching: %w", write.ErrDenied)
+			}
+			return nil
+		}
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(5 * time.Second)
+		w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
+		controllertest.Pass(2 * time.Second)
+		if !w.tainted("n0001") {
+			t.Error("the other node is open, want it closed within the budget")
+		}
+	})
+}

@@ -54,7 +54,9 @@ func (s *GateState) SetUndecided(g *gate.Gate, v *gate.Verdict) {
 // state. denial is the API server's error if it denied the write.
 func (s *GateState) SetUnwritten(v *gate.Verdict, record, denial string) {
 	s.State = v.Before
-	if r, err := gate.ParseRecord(record); err == nil {
+	if record == "" { // the decided state, which SetOverride has set, does not count either
+		s.own, s.ownReason = "", ""
+	} else if r, err := gate.ParseRecord(record); err == nil {
 		s.Reason, s.Overdue = r.Reason, r.Overdue
 		s.own, s.ownReason = r.State, r.Reason
 		s.underOverride = s.underOverride || r.Override != ""

@@ -39,3 +39,28 @@ func TestBudgetOfOverriddenPausedGate(t *testing.T) {
 		}
 	}
 }
+
+// A node without a record, on which the API server denied closing a gate that an override keeps
+// open, does not count against the budget: nothing was written.
+func TestBudgetOfUnwrittenOverriddenGate(t *testing.T) {
+	existing := gate.Gate{
+		Name: "gate", Accepted: true, Source: v1alpha1.SourceCRD, Selector: labels.Everything(), Existing: v1alpha1.ExistingClose,
+		Taint: v1alpha1.Taint{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule},
+	}
+	now := time.Unix(1e9, 0)
+	o := gate.Override{State: v1alpha1.StateOpen, Until: now.Add(time.Hour), Reason: "test", UID: "uid"}
+	f := gate.Facts{Granted: map[string]bool{"gate": true}, Node: gate.Node{
+		Name: "n1", UID: "uid", Created: now.Add(-time.Hour), Overrides: map[string]string{"gate": o.String()},
+	}}
+	d := gate.Decide([]gate.Gate{existing}, &f, now)
+	v := &d.Verdicts[0]
+	s := GateState{Gate: v.Gate, Selected: v.Selected, State: v.After, Reason: v.Reason}
+	s.SetOverride(v)
+	if !s.budgeted() {
+		t.Fatalf("the decision does not close the gate under the budget: %+v", v)
+	}
+	s.SetUnwritten(v, "", "denied")
+	if s.budgeted() || s.State != "" {
+		t.Errorf("after the denied write: budgeted %t, state %q; want false and none", s.budgeted(), s.State)
+	}
+}
