@@ -58,7 +58,7 @@ func TestSuggestGates(t *testing.T) {
 	}
 	var r suggest.Report
 	e.must(json.Unmarshal([]byte(e.ask(user, "suggest", "-o", "json").out), &r))
-	if len(r.Suggestions) != 3 || r.Suggestions[0].Preset != "cilium" || r.Suggestions[1].Preview == nil || r.Suggestions[1].Preview.InForce {
+	if len(r.Suggestions) != 3 || r.Suggestions[0].Preset != "cilium" || r.Suggestions[2].Preview == nil || r.Suggestions[2].Preview.InForce {
 		t.Errorf("the suggestions are %+v", r.Suggestions)
 	}
 	if after := gatedParts(nodes); after != before {
@@ -83,7 +83,8 @@ func TestSuggestGates(t *testing.T) {
 		e.must(strict.Create(t.Context(), object))
 	}
 	e.tells(e.ask(user, "suggest"), 0, "No DaemonSet was found that pods need", "Covered: DaemonSet kube-system/cilium by gate cilium.",
-		"Covered: DaemonSet daemons/disk-node by gate disk-node, which is not in force: the administrator has not allowed the taint")
+		"Covered: DaemonSet daemons/disk-node by gate disk-node, which is not in force: its mode is DryRun",
+		"Covered: DaemonSet daemons/secrets by gate secrets, which is not in force: the administrator has not allowed the taint")
 	e.tells(e.ask(user, "suggest", "-o", "gates"), 0, "# There are no gates to suggest.")
 }
 
