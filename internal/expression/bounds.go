@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/types"
 )
 
 // The bounds of an expression. They are checked before the type checker runs, because
@@ -163,9 +162,8 @@ func children(e ast.Expr) []ast.Expr {
 // the global form of matches, it is the second argument.
 var takesPattern = setOf("matches", "find", "findAll")
 
-// checkPattern returns an error if a call's regular expression is not a literal, or
-// compiles to too many instructions.
-func checkPattern(call ast.CallExpr) error {
+// patternOf returns the regular expression of a call of such a function, or nil.
+func patternOf(call ast.CallExpr) ast.Expr {
 	args := call.Args()
 	if !call.IsMemberFunction() && len(args) > 0 {
 		args = args[1:]
@@ -173,14 +171,32 @@ func checkPattern(call ast.CallExpr) error {
 	if !takesPattern[call.FunctionName()] || len(args) == 0 {
 		return nil
 	}
-	if args[0].Kind() != ast.LiteralKind {
+	return args[0]
+}
+
+// literalPattern returns the text of a regular expression if it is a literal.
+func literalPattern(e ast.Expr) (pattern string, ok bool) {
+	if e == nil || e.Kind() != ast.LiteralKind {
+		return "", false
+	}
+	return textOf(e.AsLiteral()), true
+}
+
+// checkPattern returns an error if a call's regular expression is not a literal, or
+// compiles to too many instructions.
+func checkPattern(call ast.CallExpr) error {
+	e := patternOf(call)
+	if e == nil {
+		return nil
+	}
+	pattern, ok := literalPattern(e)
+	if !ok {
 		return fmt.Errorf("the regular expression of %s must be a literal", call.FunctionName())
 	}
-	pattern, _ := args[0].AsLiteral().(types.String)
 	if len(pattern) > patternTextMax {
 		return fmt.Errorf("the regular expression of %s has %d bytes, but at most %d are allowed; shorten it", call.FunctionName(), len(pattern), patternTextMax)
 	}
-	tree, err := syntax.Parse(string(pattern), syntax.Perl)
+	tree, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
 		return nil // the type checker reports it with its position
 	}

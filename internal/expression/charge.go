@@ -14,15 +14,14 @@ import (
 	"k8s.io/apiserver/pkg/cel/library"
 )
 
-// chargeWork charges the calls in work, comparisons, and concatenations of lists. These cost the size
-// of the smaller list, so that the elements of all lists are limited by the cost. The macro
-// map appends lists of one element.
+// chargeWork charges the calls in work, comparisons, sizes, and concatenations of lists. These cost
+// the size of the smaller list, so that the elements of all lists are limited by the cost. The
+// macro map appends lists of one element.
 var chargeWork = cel.CostTrackerOptions(func() []interpreter.CostTrackerOption {
 	charged := maps.Clone(work)
 	compare := func(args []ref.Val) uint64 { return comparing(args[0], args[1]) }
 	charged[overloads.Equals], charged[overloads.NotEquals] = compare, compare
 	charged[overloads.AddList], charged[overloads.InList] = adding, finding
-	charged[overloads.Matches], charged[overloads.MatchesString] = matching, matching
 	charged[overloads.SizeString], charged[overloads.SizeStringInst] = counted, counted
 	for _, overload := range []string{
 		overloads.LessString, overloads.LessEqualsString, overloads.GreaterString, overloads.GreaterEqualsString,
@@ -31,13 +30,18 @@ var chargeWork = cel.CostTrackerOptions(func() []interpreter.CostTrackerOption {
 	}
 	var all []interpreter.CostTrackerOption
 	for overload, of := range charged {
-		all = append(all, interpreter.OverloadCostTracker(overload, func(args []ref.Val, _ ref.Val) *uint64 {
-			cost := of(args) + 1
-			return &cost
-		}))
+		all = append(all, chargeOverload(overload, of))
 	}
 	return all
 }()...)
+
+// chargeOverload charges the calls of an overload.
+func chargeOverload(overload string, of func(args []ref.Val) uint64) interpreter.CostTrackerOption {
+	return interpreter.OverloadCostTracker(overload, func(args []ref.Val, _ ref.Val) *uint64 {
+		cost := of(args) + 1
+		return &cost
+	})
+}
 
 // chargeCalls charges calls that are not charged by their overload.
 var chargeCalls = cel.CostTracking(calls{})

@@ -5,23 +5,19 @@ package expression
 import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/operators"
-	"github.com/google/cel-go/common/overloads"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	"github.com/google/cel-go/interpreter"
 )
 
-// limitComparisons replaces matches, and the operators ==, != and in, which have no bindings that could be
+// limitComparisons replaces the operators ==, != and in, which have no bindings that could be
 // replaced, by ones that return an error if they would cost more than CostLimit: lists can
 // contain the same list many times.
 var limitComparisons = cel.CustomDecoratorV2(func(i interpreter.InterpretableV2) (interpreter.InterpretableV2, error) {
 	call, ok := i.(interpreter.InterpretableCall)
 	if !ok || len(call.Args()) != 2 {
 		return i, nil
-	}
-	if call.Function() == overloads.Matches {
-		return limitMatch(call), nil
 	}
 	compared := &comparison{InterpretableCall: call, a: call.Args()[0], b: call.Args()[1], cost: comparing}
 	switch call.Function() {

@@ -67,8 +67,10 @@ func usual(n *gate.Node) bool {
 	return true
 }
 
-// estimator estimates costs for a node of these sizes.
-var estimator = &library.CostEstimator{SizeEstimator: sizes{}}
+// estimator returns an estimator of costs for a node of these sizes.
+func estimator(p patterns) *estimates {
+	return &estimates{library.CostEstimator{SizeEstimator: sizes{}}, p}
+}
 
 // sizes estimates the sizes of the variables. It assumes that the results of functions
 // are no longer than an annotation.

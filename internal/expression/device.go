@@ -64,7 +64,8 @@ func compileDevice(expression string) (*DeviceExpression, error) {
 	}
 	// The compiler's program accepts any quantity, and texts of devices may contain one. It
 	// also calls functions before it computes what they cost.
-	if compiled.Program, err = env.Program(checked, cel.CostLimit(CostLimit), chargeCalls, chargeWork, limitComparisons); err != nil {
+	searched := patternsIn(checked.NativeRep())
+	if compiled.Program, err = env.Program(checked, cel.CostLimit(CostLimit), chargeCalls, chargeWork, limitComparisons, searched.charge(), searched.limit()); err != nil {
 		return nil, fmt.Errorf("planning its evaluation: %w", err)
 	}
 	return &DeviceExpression{compiled}, nil

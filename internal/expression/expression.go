@@ -81,26 +81,36 @@ func check(env *cel.Env, expression string) (*cel.Ast, error) {
 // plan determines how the expression is evaluated, or returns an error if it may cost
 // too much.
 func (e *Expression) plan(env *cel.Env, checked *cel.Ast) error {
-	most, err := checkCost(env, checked)
+	searched := patternsIn(checked.NativeRep())
+	most, err := checkCost(env, checked, searched)
 	if err != nil {
 		return err
 	}
-	if e.counted, err = env.Program(checked, append([]cel.ProgramOption{optimized}, counting...)...); err != nil {
-		return fmt.Errorf("planning its evaluation: %w", err)
+	if e.counted, err = countedProgram(env, checked, searched); err != nil {
+		return err
 	}
 	if most > CostLimit || !isTame(checked.NativeRep()) {
 		return nil
 	}
-	if e.uncounted, err = env.Program(checked, optimized, limitComparisons); err != nil {
+	if e.uncounted, err = env.Program(checked, optimized, limitComparisons, searched.limit()); err != nil {
 		return fmt.Errorf("planning its evaluation: %w", err)
 	}
 	return nil
 }
 
+// countedProgram returns a program that measures the cost of each evaluation.
+func countedProgram(env *cel.Env, checked *cel.Ast, searched patterns) (cel.Program, error) {
+	program, err := env.Program(checked, append([]cel.ProgramOption{optimized, searched.charge(), searched.limit()}, counting...)...)
+	if err != nil {
+		return nil, fmt.Errorf("planning its evaluation: %w", err)
+	}
+	return program, nil
+}
+
 // checkCost returns the estimated maximum cost of an expression, or an error if it may
 // cost too much.
-func checkCost(env *cel.Env, checked *cel.Ast) (uint64, error) {
-	cost, err := env.EstimateCost(checked, estimator)
+func checkCost(env *cel.Env, checked *cel.Ast, searched patterns) (uint64, error) {
+	cost, err := env.EstimateCost(checked, estimator(searched))
 	if err != nil {
 		return 0, fmt.Errorf("estimating its cost: %w", err)
 	}
@@ -112,7 +122,7 @@ func checkCost(env *cel.Env, checked *cel.Ast) (uint64, error) {
 
 func errTooCostly(estimate uint64) error {
 	return fmt.Errorf("it may cost too much: the estimate is %d, but at most %d is allowed; "+
-		"use fewer or less deeply nested macros such as all and exists", estimate, estimateLimit)
+		"use fewer or less deeply nested macros such as all and exists, and smaller repetitions in regular expressions", estimate, estimateLimit)
 }
 
 // explain returns the errors of an expression, with their positions.

@@ -54,12 +54,13 @@ func compileObject(expression string) (*ObjectExpression, error) {
 	if got := checked.OutputType(); !got.IsExactType(cel.BoolType) && !got.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("it must return bool, but returns %s", got)
 	}
-	if _, err := checkCost(env, checked); err != nil {
+	searched := patternsIn(checked.NativeRep())
+	if _, err := checkCost(env, checked, searched); err != nil {
 		return nil, err
 	}
 	e := &ObjectExpression{metadataOnly: readsOnlyMetadata(checked.NativeRep())}
-	if e.program, err = env.Program(checked, append([]cel.ProgramOption{optimized}, counting...)...); err != nil {
-		return nil, fmt.Errorf("planning its evaluation: %w", err)
+	if e.program, err = countedProgram(env, checked, searched); err != nil {
+		return nil, err
 	}
 	return e, nil
 }

@@ -4,6 +4,7 @@ package expression
 
 import (
 	"math"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -19,8 +20,8 @@ import (
 // tooMuch is the cost of any call that may not be evaluated.
 const tooMuch = CostLimit + 1
 
-// work contains the costs of functions whose time or result grows faster than their
-// arguments, by overload. A cost is computed from the arguments before the call, because
+// work contains the costs of functions that do more than one step, by overload. Those that
+// search for regular expressions are in patterns. A cost is computed from the arguments before the call, because
 // the libraries charge a call only after it has used its time and memory.
 var work = withGroups(map[string]func(args []ref.Val) uint64{
 	"string_replace_string_string":     replacing,
@@ -40,9 +41,8 @@ var work = withGroups(map[string]func(args []ref.Val) uint64{
 	"string_last_index_of_string_int":  searching,
 	"list_a_index_of_int":              func(args []ref.Val) uint64 { return containing(args[1], args[0]) },
 	"list_a_last_index_of_int":         func(args []ref.Val) uint64 { return containing(args[1], args[0]) },
-	"string_find_string":               matching,
-	"string_find_all_string":           findingAll,
-	"string_find_all_string_int":       findingAll,
+	"url_get_query":                    func(args []ref.Val) uint64 { return characters(5 * len(urlOf(args[0]).RawQuery)) },
+	"url_get_escaped_path":             func(args []ref.Val) uint64 { return characters(2 * len(urlOf(args[0]).Path)) },
 })
 
 // readers contains the functions that read or copy a whole text, whatever their result is.
@@ -168,7 +168,7 @@ func formatting(args []ref.Val) uint64 {
 	return characters(len(format)) + clauses(format) + elements(args[1], CostLimit, func(v ref.Val) uint64 {
 		switch value := v.(type) {
 		case types.Bytes:
-			return characters(2 * len(value))
+			return 1 + characters(2*len(value))
 		case types.Double:
 			return characters(longNumber)
 		}
@@ -227,18 +227,6 @@ func reading(args []ref.Val) uint64 { return characters(2 * length(args[0])) }
 // loading returns the cost of reading a time zone from a file, in any of several directories.
 func loading(args []ref.Val) uint64 { return 100 + characters(10*len(textOf(args[1]))) }
 
-// findingAll returns the cost of finding a pattern as often as possible: the empty pattern
-// is found at each character.
-func findingAll(args []ref.Val) uint64 {
-	found := uint64(len(textOf(args[0])) + 1)
-	if len(args) == 3 {
-		if limit, ok := args[2].(types.Int); ok && limit >= 0 {
-			found = min(found, uint64(limit))
-		}
-	}
-	return found + matching(args)
-}
-
 func product(a, b uint64) uint64 {
 	if a > 0 && b > math.MaxUint32/a {
 		return tooMuch
@@ -256,11 +244,12 @@ func elements(v ref.Val, limit uint64, of func(ref.Val) uint64) uint64 {
 	add := func(element ref.Val) { sum += of(element) + elements(element, limit, of) }
 	switch container := v.(type) {
 	case traits.Lister:
-		if n := size(container); n > limit {
+		n := size(container)
+		if n > limit {
 			return n
 		}
-		for it := container.Iterator(); it.HasNext() == types.True && sum <= limit; {
-			add(it.Next())
+		for i := uint64(0); i < n && sum <= limit; i++ { // an iterator would be one more object for each list
+			add(container.Get(types.Int(i)))
 		}
 	case traits.Mapper:
 		if n := size(container); n > limit {
@@ -291,4 +280,11 @@ func size(v ref.Val) uint64 {
 func textOf(v ref.Val) string {
 	text, _ := v.(types.String)
 	return string(text)
+}
+
+func urlOf(v ref.Val) *url.URL {
+	if u, ok := v.Value().(*url.URL); ok {
+		return u
+	}
+	return &url.URL{}
 }
