@@ -89,8 +89,10 @@ func inCluster(t *testing.T, c *testcluster.Cluster, program string, args []stri
 	config, err := c.ServiceAccount(t.Context(), namespace, "nodegate")
 	must(t, err)
 	dir := t.TempDir()
-	if err := unmountable(); err != nil {
-		t.Logf("nodegate uses a kubeconfig, because no token can be mounted at its path in pods: %v", err)
+	denied, err := deniesMounts()
+	must(t, err)
+	if denied {
+		t.Log("nodegate uses a kubeconfig, because no token can be mounted at its path in pods")
 		kubeconfig := filepath.Join(dir, "kubeconfig")
 		must(t, testcluster.WriteKubeconfig(kubeconfig, config))
 		return exec.Command(program, append(args, "--kubeconfig", kubeconfig)...)
@@ -111,30 +113,42 @@ func inCluster(t *testing.T, c *testcluster.Cluster, program string, args []stri
 	return command
 }
 
-// unmountable returns the reason why a new mount namespace cannot be changed, or nil. In most
-// containers, root is not permitted to do this either.
-func unmountable() error {
-	if output, err := exec.Command("unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/run").CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(output))
+// deniesMounts reports whether a new mount namespace cannot be changed here. In most
+// containers, root is not permitted to do this either. Any other failure is an error, so that
+// the test does not silently use a kubeconfig where a token can be mounted.
+func deniesMounts() (denied bool, err error) {
+	output, err := exec.Command("unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/run").CombinedOutput()
+	for _, reason := range []string{"not permitted", "ermission denied"} {
+		if err != nil && bytes.Contains(output, []byte(reason)) {
+			return true, nil
+		}
 	}
-	return nil
+	if errors.Is(err, exec.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		err = fmt.Errorf("mounting in a new namespace: %w: %s", err, bytes.TrimSpace(output))
+	}
+	return false, err
 }
 
-// Whether a token can be mounted is tried, because it does not only depend on the user.
-func TestUnmountable(t *testing.T) {
-	for name, test := range map[string]struct {
-		script string
-		want   bool
-	}{
-		"permitted":     {"exit 0", false},
-		"not permitted": {"echo 'unshare failed: Operation not permitted' >&2; exit 1", true},
+// The permission to mount depends on more than the user.
+func TestDeniesMounts(t *testing.T) {
+	for script, want := range map[string]string{
+		"exit 0": "false <nil>",
+		"echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1": "true <nil>",
+		"echo 'mount: /run: permission denied.' >&2; exit 32":                 "true <nil>",
+		"echo 'mount: /run: no such directory.' >&2; exit 32":                 "false mounting in a new namespace: exit status 32: mount: /run: no such directory.",
+		"": "true <nil>", // no such program
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(script, func(t *testing.T) {
 			dir := t.TempDir()
-			must(t, os.WriteFile(filepath.Join(dir, "unshare"), []byte("#!/bin/sh\n"+test.script+"\n"), 0o700))
+			if script != "" {
+				must(t, os.WriteFile(filepath.Join(dir, "unshare"), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
+			}
 			t.Setenv("PATH", dir)
-			if err := unmountable(); (err != nil) != test.want || err != nil && !strings.Contains(err.Error(), "Operation not permitted") {
-				t.Errorf("%v", err)
+			if denied, err := deniesMounts(); fmt.Sprint(denied, " ", err) != want {
+				t.Errorf("%t, %v, want %s", denied, err, want)
 			}
 		})
 	}

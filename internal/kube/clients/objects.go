@@ -28,6 +28,8 @@ import (
 // server does not serve.
 var ErrKindNotServed = errors.New("the API server does not serve this kind: install its CustomResourceDefinition, or correct the gate")
 
+var errUnwatchable = errors.New("the kind cannot be watched; use another kind")
+
 // ObjectClients reads objects of any kind.
 type ObjectClients struct {
 	discovery discovery.ServerResourcesInterfaceWithContext
@@ -101,7 +103,7 @@ func (c ObjectClients) List(ctx context.Context, of gate.ObjectSource, metadataO
 }
 
 // resource returns the resource that the API server serves for the source's kind. It fails if
-// the kind cannot be watched.
+// none of the kind's resources can be watched.
 func (c ObjectClients) resource(ctx context.Context, of gate.ObjectSource) (schema.GroupVersionResource, error) {
 	version := schema.GroupVersion{Group: of.Group, Version: of.Version}
 	served, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, version.String())
@@ -111,6 +113,7 @@ func (c ObjectClients) resource(ctx context.Context, of gate.ObjectSource) (sche
 	case err != nil:
 		return schema.GroupVersionResource{}, fmt.Errorf("looking up %s: %w", of, err)
 	}
+	failure := ErrKindNotServed
 	for i := range served.APIResources {
 		r := &served.APIResources[i]
 		if r.Kind != of.Kind || strings.Contains(r.Name, "/") {
@@ -120,11 +123,12 @@ func (c ObjectClients) resource(ctx context.Context, of gate.ObjectSource) (sche
 			return schema.GroupVersionResource{}, fmt.Errorf("looking up %s: the kind is cluster-scoped; remove namespace from the gate", of)
 		}
 		if !slices.Contains(r.Verbs, "list") || !slices.Contains(r.Verbs, "watch") {
-			return schema.GroupVersionResource{}, fmt.Errorf("looking up %s: the kind cannot be watched; use another kind", of)
+			failure = errUnwatchable
+			continue
 		}
 		return version.WithResource(r.Name), nil
 	}
-	return schema.GroupVersionResource{}, fmt.Errorf("looking up %s: %w", of, ErrKindNotServed)
+	return schema.GroupVersionResource{}, fmt.Errorf("looking up %s: %w", of, failure)
 }
 
 // explain adds to an error what to do about it.

@@ -93,6 +93,13 @@ func TestQuietFeedAfterAnOutage(t *testing.T) {
 		if got := f.logged.Load() - logged; got != 1 || pods.lists != 2 {
 			t.Errorf("%d log lines, listed %d times", got, pods.lists)
 		}
+		// The next watch does not count as a list.
+		known := f.podsStatus(t).Received
+		pods.hangUp()
+		kubetest.Pass(10 * time.Second)
+		if s := f.podsStatus(t); !s.Live || s.Received.Before(known) || pods.lists != 2 {
+			t.Errorf("after a resumed watch: %+v, received before at %s, listed %d times", s, known, pods.lists)
+		}
 	})
 }
 

@@ -144,11 +144,11 @@ type Reflector[O runtime.Object, F any] struct {
 	*Observer
 	Convert func(O) F
 	Sink    Sink[F]
-	// stream is the watch whose initial events are being received, if any. Only the
-	// reflector's goroutine uses it.
+	// stream is the watch whose initial events are being received, if any. Only the request
+	// of the reflector that has not been cancelled uses it.
 	stream *stream[O, F]
-	// refused is true after a watch has failed, until one is accepted. Only the reflector's
-	// goroutine uses it.
+	// refused is true after a request to watch changes has failed, until a watch, or a stream
+	// of the initial state, has been accepted. Only the reflector's goroutine uses it.
 	refused bool
 }
 
@@ -252,6 +252,9 @@ const latestVersion = ""
 func (s *Reflector[O, F]) listWatch(inner *cache.ListWatch) *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			if ctx.Err() != nil { // client-go continues a cancelled list while the next one runs
+				return nil, ctx.Err()
+			}
 			if o.Continue == "" { // later pages are the state as of the first one
 				s.Listing()
 			}

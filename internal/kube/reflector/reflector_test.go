@@ -74,3 +74,20 @@ func TestKnownAtOfAPagedList(t *testing.T) {
 		})
 	}
 }
+
+// client-go does not wait for a list that it cancels, which may request its next page later.
+func TestCancelledListLeavesTheNextStream(t *testing.T) {
+	requests := 0
+	r := &Reflector[*corev1.Node, string]{Observer: NewObserver("nodes", logr.Discard(), clock.RealClock{}, func() {}), Sink: &recorder{}}
+	lw := r.listWatch(&cache.ListWatch{ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+		requests++
+		return &corev1.NodeList{}, nil
+	}})
+	next := &stream[*corev1.Node, string]{}
+	r.stream = next
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := lw.ListWithContext(ctx, metav1.ListOptions{Continue: "more"}); !errors.Is(err, context.Canceled) || requests != 0 || r.stream != next {
+		t.Errorf("%v after %d requests; the next stream was lost: %t", err, requests, r.stream != next)
+	}
+}
