@@ -4,7 +4,6 @@ package expression
 
 import (
 	"math"
-	"net/url"
 	"strconv"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
+	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
 // tooMuch is the cost of any call that may not be evaluated.
@@ -41,8 +41,8 @@ var work = withGroups(map[string]func(args []ref.Val) uint64{
 	"string_last_index_of_string_int":  searching,
 	"list_a_index_of_int":              func(args []ref.Val) uint64 { return containing(args[1], args[0]) },
 	"list_a_last_index_of_int":         func(args []ref.Val) uint64 { return containing(args[1], args[0]) },
-	"url_get_query":                    func(args []ref.Val) uint64 { return characters(5 * len(urlOf(args[0]).RawQuery)) },
-	"url_get_escaped_path":             func(args []ref.Val) uint64 { return characters(2 * len(urlOf(args[0]).Path)) },
+	"url_get_query":                    queried,
+	"url_get_escaped_path":             escaped,
 })
 
 // readers contains the functions that read or copy a whole text, whatever their result is.
@@ -227,6 +227,22 @@ func reading(args []ref.Val) uint64 { return characters(2 * length(args[0])) }
 // loading returns the cost of reading a time zone from a file, in any of several directories.
 func loading(args []ref.Val) uint64 { return 100 + characters(10*len(textOf(args[1]))) }
 
+// queried returns the cost of parsing the query of a URL, which creates a list for each parameter.
+func queried(args []ref.Val) uint64 {
+	if u, ok := args[0].(apiservercel.URL); ok {
+		return characters(5 * len(u.RawQuery))
+	}
+	return 0
+}
+
+// escaped returns the cost of the escaped path of a URL.
+func escaped(args []ref.Val) uint64 {
+	if u, ok := args[0].(apiservercel.URL); ok {
+		return characters(2 * len(u.Path))
+	}
+	return 0
+}
+
 func product(a, b uint64) uint64 {
 	if a > 0 && b > math.MaxUint32/a {
 		return tooMuch
@@ -280,11 +296,4 @@ func size(v ref.Val) uint64 {
 func textOf(v ref.Val) string {
 	text, _ := v.(types.String)
 	return string(text)
-}
-
-func urlOf(v ref.Val) *url.URL {
-	if u, ok := v.Value().(*url.URL); ok {
-		return u
-	}
-	return &url.URL{}
 }
