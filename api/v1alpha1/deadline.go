@@ -29,8 +29,8 @@ type Deadline struct {
 	ReadySeconds *int32 `json:"readySeconds,omitempty"`
 
 	// action specifies what happens when the deadline has passed. Open opens the
-	// gate and keeps it open until the node reboots or all signals have held once;
-	// after that, the gate behaves as usual. Open does not take effect while the
+	// gate and keeps it open until all signals have held once or, unless
+	// reclosePolicy is Never, the node reboots; after that, the gate behaves as usual. Open does not take effect while the
 	// node is unreachable, shutting down or being set up, or while nodegate cannot
 	// observe what a signal depends on. It does not wait for openAfterSeconds or
 	// minClosedSeconds.

@@ -219,9 +219,10 @@ type NodeGateSpec struct {
 	// pods and restarts of nodegate do not affect it.
 	//
 	// When the deadline passes, the controller emits a Warning Event about the
-	// node. The condition Overdue is True until the gate's signals hold, the node
-	// reboots or the deadline is extended, also if the deadline has opened the gate.
-	// status.nodes.overdue counts only nodes that are still closed.
+	// node, and the condition Overdue is True. For a closed node, this ends when the
+	// gate opens, the node reboots or the deadline is extended. For a node that the
+	// deadline has opened, it ends when all signals have held once, or when the gate
+	// closes again. status.nodes.overdue counts only closed nodes.
 	// +optional
 	Deadline *Deadline `json:"deadline,omitempty"`
 
