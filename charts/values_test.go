@@ -304,6 +304,11 @@ func TestNotes(t *testing.T) {
 			t.Errorf("the notes do not contain %q:\n%s", want, notes)
 		}
 	}
+	output, err = helm(t, object{"defaultGate": object{"spec": object{"taint": object{"key": "example.com/a", "value": "b"}}}, "allowedTaintKeys": []string{"example.com/a"}}, "install", "nodegate", chart, "--namespace", namespace, "--dry-run=client")
+	must(t, err)
+	if want := "Karpenter, add the taint example.com/a=b:NoSchedule\n"; !strings.Contains(output, want) {
+		t.Errorf("the notes do not contain %q:\n%s", want, output)
+	}
 	if strings.Contains(notes, "calico") {
 		t.Error("the notes contain a preset that is not enabled")
 	}

@@ -32,8 +32,8 @@ func newPreview(c *connection) *cobra.Command {
 			"csinodes, resourceslices, devicetaintrules and objects of the kinds that they name; list pods of all namespaces\n" +
 			"if a gate can evict pods or has existingNodes: CloseIfIdle; get validatingadmissionpolicies and list\n" +
 			"nodereadinessrules for the taint keys that gates may use. If a node would get a taint, list deployments and\n" +
-			"cronjobs, get the configmaps that deschedulers mount, and list pods of all namespaces if one has a policy that\n" +
-			"evicts them. What cannot be read is unknown, and the output lists it. For a gate in DryRun, the output shows what\n" +
+			"cronjobs, get the configmaps that deschedulers mount, and list pods of all namespaces if a descheduler evicts\n" +
+			"pods because of taints. What cannot be read is unknown, and the output lists it. For a gate in DryRun, the output shows what\n" +
 			"it would do in mode Enforce.\n\n" +
 			"The exit status is 0 if no existing node would change, 1 if a node would change, immediately or later, and 2 if\n" +
 			"this could not be determined.",
