@@ -4,8 +4,8 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"testing"
@@ -29,7 +29,8 @@ type randomFleet struct {
 	*rand.Rand
 	nodes   []*kubelet
 	zones   map[string]string
-	address string // of the controller's metrics port, which serves the state of single nodes
+	budget  *intstr.IntOrString // of both gates
+	address string              // of the controller's metrics port, which serves the state of single nodes
 	// ahead is the offset of the controller's clock. With an offset of an hour, all nodes are
 	// existing nodes; without, all are new.
 	ahead time.Duration
@@ -86,6 +87,7 @@ func (f *randomFleet) declareGates() {
 	spec.ReclosePolicy = []v1alpha1.ReclosePolicy{v1alpha1.RecloseNever, v1alpha1.RecloseOnReboot, v1alpha1.RecloseOnRegression}[f.IntN(3)]
 	spec.ExistingNodes = []v1alpha1.ExistingNodes{v1alpha1.ExistingIgnore, v1alpha1.ExistingAdopt, v1alpha1.ExistingClose}[f.IntN(3)]
 	spec.Budget.MaxReclosed = ptr.To([]intstr.IntOrString{intstr.FromInt32(0), intstr.FromInt32(2), intstr.FromString("50%"), intstr.FromString("100%")}[f.IntN(4)])
+	f.budget = spec.Budget.MaxReclosed
 	spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
 	f.Logf("reclosePolicy %s, existingNodes %s, at most %s", spec.ReclosePolicy, spec.ExistingNodes, spec.Budget.MaxReclosed)
 	enforced, dryRun := newGate("enforced", keyA, byLabel("fit")), newGate("dry-run", keyB, byLabel("fit"))
@@ -119,6 +121,7 @@ func (f *randomFleet) changeNodes() {
 // gateState is the state of a gate on a node according to the controller.
 type gateState struct {
 	Gate, State string
+	Reason      v1alpha1.Reason
 	Throttled   bool
 }
 
@@ -140,11 +143,12 @@ func (f *randomFleet) gateStates(node string) (map[string]gateState, error) {
 	return out, nil
 }
 
-// samePrediction compares the two gates. They must have the same state on every node, except
-// that different nodes may have been granted budget, and close the same number of nodes in
-// each zone.
+// samePrediction compares the two gates. They must want to be closed on the same nodes, and have
+// the same state on all others. Different nodes may have been granted budget, so each gate must
+// only use its budget correctly. The numbers of closed nodes may differ: a closed node that
+// reboots no longer counts against the budget.
 func (f *randomFleet) samePrediction() error {
-	closed, predicted := map[string]int{}, map[string]int{}
+	nodes, enforcedUse, dryRunUse := map[string]int{}, map[string]budgetUse{}, map[string]budgetUse{}
 	for _, k := range f.nodes {
 		zone := f.zones[k.name]
 		enforced, dryRun, err := f.bothStates(k)
@@ -154,17 +158,36 @@ func (f *randomFleet) samePrediction() error {
 		if wantsClosed(enforced) != wantsClosed(dryRun) || !wantsClosed(enforced) && enforced.State != dryRun.State {
 			return fmt.Errorf("node %s: the dry run's state is %+v, the enforced gate's %+v", k.name, dryRun, enforced)
 		}
-		if enforced.State == isClosed {
-			closed[zone]++
-		}
-		if dryRun.State == isClosed {
-			predicted[zone]++
-		}
+		nodes[zone]++
+		enforcedUse[zone] = enforcedUse[zone].plus(enforced)
+		dryRunUse[zone] = dryRunUse[zone].plus(dryRun)
 	}
-	if !maps.Equal(closed, predicted) {
-		return fmt.Errorf("closed nodes by zone: %v, in the dry run %v", closed, predicted)
+	for zone, n := range nodes {
+		limit := gate.MaxReclosed(f.budget, n)
+		if err := errors.Join(enforcedUse[zone].check(limit), dryRunUse[zone].check(limit)); err != nil {
+			return fmt.Errorf("zone %q, enforced %+v, in the dry run %+v: %w", zone, enforcedUse[zone], dryRunUse[zone], err)
+		}
 	}
 	return nil
+}
+
+// budgetUse counts the nodes of a zone that one gate has closed under its budget, and those that
+// wait for budget.
+type budgetUse struct{ closed, waiting int }
+
+func (u budgetUse) plus(s gateState) budgetUse {
+	switch {
+	case s.Throttled:
+		u.waiting++
+	case s.State == isClosed && gate.IsBudgeted(s.Reason):
+		u.closed++
+	}
+	return u
+}
+
+// check returns an error unless the budget is respected, and used up if a node waits for it.
+func (u budgetUse) check(limit int) error {
+	return errUnless(u.closed == min(limit, u.closed+u.waiting), fmt.Sprintf("%d nodes may be closed under the budget", limit))
 }
 
 // bothStates returns the states of the two gates on a node. It verifies that only the
