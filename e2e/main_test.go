@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -73,9 +74,12 @@ func newEnv(t *testing.T) *env {
 	e := &env{T: t, cluster: c, admin: newClient(t, c)}
 	log := e.readAuditLog()
 	e.earlier = auditMark{len(log.events), len(log.watches)}
+	before, err := e.objectKeys(t.Context())
+	e.must(err)
 	t.Cleanup(func() {
-		e.clean(context.Background())
-		if err := e.closeNothing(context.Background()); err != nil {
+		ctx := context.Background() // the test's own context has ended
+		e.clean(ctx)
+		if err := errors.Join(e.closeNothing(ctx), e.leavesNothing(ctx, before)); err != nil {
 			t.Errorf("cleaning up: %v", err)
 		}
 	})
@@ -195,6 +199,7 @@ func (e *env) clean(ctx context.Context) {
 		e.admin.DeleteAllOf(ctx, &v1alpha1.NodeGate{}),
 		e.admin.DeleteAllOf(ctx, &corev1.Pod{}, client.InNamespace(daemonNamespace), now),
 		e.admin.DeleteAllOf(ctx, &corev1.Node{}),
+		e.admin.DeleteAllOf(ctx, &coordinationv1.Lease{}, client.InNamespace(installation.Namespace)),
 		e.deleteDaemonSets(ctx),
 		e.deleteParameters(ctx),
 	)
