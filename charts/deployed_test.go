@@ -34,7 +34,7 @@ func startAsDeployed(t *testing.T, c *testcluster.Cluster, program string, objec
 	log, err := os.Create(filepath.Join(t.TempDir(), "nodegate.log"))
 	must(t, err)
 	command.Stdout, command.Stderr = log, log
-	must(t, command.Start())
+	must(t, c.StartProcess(command))
 	stop = sync.OnceFunc(func() {
 		if err := errors.Join(command.Process.Signal(os.Interrupt), command.Wait(), log.Close()); err != nil {
 			t.Errorf("stopping nodegate: %v", err)

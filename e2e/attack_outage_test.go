@@ -164,7 +164,7 @@ func (p *controllerProcess) start() {
 	p.command = exec.Command(p.program, "controller", "--kubeconfig", p.kubeconfig, "--leader-elect=false",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0", "--allowed-taint-keys="+strings.Join(installation.AllowedTaintKeys, ","))
 	p.command.Stdout, p.command.Stderr = &p.output, &p.output
-	p.must(p.command.Start())
+	p.must(p.cluster.StartProcess(p.command))
 }
 
 // kill ends the process by SIGKILL.

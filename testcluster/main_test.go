@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,7 +36,13 @@ func TestMain(m *testing.M) {
 }
 
 func child(dir, end string) {
-	if _, err := testcluster.Start(context.Background(), smallest(dir)); err != nil {
+	c, err := testcluster.Start(context.Background(), smallest(dir))
+	if err == nil {
+		// It never ends by itself. Its last argument marks it for running.
+		command := exec.Command("sh", "-c", "while sleep 600; do :; done", dir)
+		err = c.StartProcess(command)
+	}
+	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}

@@ -96,6 +96,16 @@ func startProcess(group *processgroup.Group, component Component, command *exec.
 	return p, nil
 }
 
+// StartProcess starts a program that belongs to the tests, not to the cluster. It is killed when
+// the cluster stops, and when this process ends for any reason. A Ctrl-C at the terminal does not
+// reach it, so that this process can stop everything in order. The caller waits for it.
+func (c *Cluster) StartProcess(command *exec.Cmd) error {
+	if err := c.group.Start(command); err != nil {
+		return fmt.Errorf("starting %s: %w", filepath.Base(command.Path), err)
+	}
+	return nil
+}
+
 // componentEnvironment returns the environment of components. It excludes most of the
 // caller's: etcd reads options from ETCD_*, client-go reads feature gates from
 // KUBE_FEATURE_*, and loopback traffic must not go through a proxy.

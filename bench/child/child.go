@@ -62,19 +62,14 @@ func start(c *testcluster.Cluster, arguments []string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	group, err := syscall.Getpgid(c.PID(testcluster.APIServer)) // killed with the cluster
-	if err != nil {
-		return nil, err
-	}
 	p := &Process{command: exec.Command(self, arguments...)}
 	p.command.Stderr = os.Stderr
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 	output, err := p.command.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
 	p.Lines = bufio.NewScanner(output)
-	return p, p.command.Start()
+	return p, c.StartProcess(p.command)
 }
 
 // PID returns the process ID.

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
@@ -101,21 +100,16 @@ func (p *Peer) Start(c *testcluster.Cluster, kubeconfig string) (*Process, error
 }
 
 func (p *Peer) start(c *testcluster.Cluster, kubeconfig string) (*Process, error) {
-	group, err := syscall.Getpgid(c.PID(testcluster.APIServer)) // killed with the cluster
-	if err != nil {
-		return nil, err
-	}
 	process := &Process{ended: make(chan struct{}), log: filepath.Join(c.Dir(), "logs", "peer-"+p.Name+".log")}
 	process.command = exec.Command(p.Program, expand(p.Arguments, kubeconfig)...)
 	process.command.Env = append(os.Environ(), expand(p.Environment, kubeconfig)...)
-	process.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 	log, err := os.Create(process.log)
 	if err != nil {
 		return nil, err
 	}
 	defer log.Close()
 	process.command.Stdout, process.command.Stderr = log, log
-	if err := process.command.Start(); err != nil {
+	if err := c.StartProcess(process.command); err != nil {
 		return nil, err
 	}
 	go func() {

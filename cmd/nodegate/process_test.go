@@ -100,7 +100,7 @@ func startReplica(t *testing.T, kubeconfig string, args ...string) *replica {
 	r.Cmd = nodegate(context.Background(), t, append([]string{"controller", "--kubeconfig", kubeconfig, "--allowed-taint-keys", "example.com/key",
 		"--metrics-bind-address", r.metrics, "--health-probe-bind-address", r.health}, args...)...)
 	r.Stdout, r.Stderr = r, r
-	if err := r.Start(); err != nil {
+	if err := clustertest.Shared(t).StartProcess(r.Cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -42,9 +42,6 @@ func (s *site) kubeconfig(namespace, account string) string {
 // start starts the neighbour. It is stopped when the test ends, and must not end before.
 func (s *site) start(environment []string, arguments ...string) *program {
 	s.Helper()
-	// The cluster's process group is killed when this process ends for any reason.
-	group, err := syscall.Getpgid(s.cluster.PID(testcluster.APIServer))
-	s.must(err)
 	s.started++
 	name := fmt.Sprintf("%s-%d.log", strings.ReplaceAll(s.Name(), "/", "-"), s.started)
 	p := &program{site: s, logFile: filepath.Join(s.cluster.Dir(), "logs", name), done: make(chan struct{})}
@@ -52,10 +49,9 @@ func (s *site) start(environment []string, arguments ...string) *program {
 	s.must(err)
 	defer log.Close()
 	p.command = exec.Command(s.neighbour, arguments...)
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.TempDir()}, environment...)
-	s.must(p.command.Start())
+	s.must(s.cluster.StartProcess(p.command))
 	go func() {
 		_ = p.command.Wait() // the log contains the reason
 		close(p.done)

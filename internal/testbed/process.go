@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -80,14 +79,6 @@ func StartControllerAs(c *testcluster.Cluster, i *Installation, config *rest.Con
 }
 
 func (p *Controller) start(c *testcluster.Cluster) error {
-	// The cluster's process group is killed when this process ends for any
-	// reason. A Ctrl-C at the terminal does not reach it, so that this process
-	// can stop everything in order.
-	group, err := syscall.Getpgid(c.PID(testcluster.APIServer))
-	if err != nil {
-		return fmt.Errorf("finding the cluster's process group: %w", err)
-	}
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pgid: group}
 	log, err := os.Create(p.LogFile)
 	if err != nil {
 		return err
@@ -95,7 +86,7 @@ func (p *Controller) start(c *testcluster.Cluster) error {
 	defer log.Close()
 	p.command.Stdout, p.command.Stderr = log, log
 	p.Started = time.Now()
-	if err := p.command.Start(); err != nil {
+	if err := c.StartProcess(p.command); err != nil {
 		return err
 	}
 	go func() {
