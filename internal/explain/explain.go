@@ -273,15 +273,41 @@ func (f *Facts) nextStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 	case v.Blocked != "":
 		return f.expand(nextSteps[v.Blocked], e)
 	}
+	waiting := v.Waiting(g.CloseWhen)
 	for i, r := range v.Readings {
 		switch {
 		case r.Unseen() && len(f.ReadErrors) > 0:
 			return "the controller may be able to read what is unknown here: get permission to read it, and retry"
-		case g.CloseWhen == (r.State == gate.Holds):
-			return f.expand(nextSteps[v.Readings[i].Reason], e)
+		case i == waiting:
+			return f.expand(signalStep(g, &r), e)
 		}
 	}
 	return ""
+}
+
+// signalStep returns what to do about a signal that keeps a gate closed.
+func signalStep(g *gate.Gate, r *gate.Reading) string {
+	switch {
+	case g.CloseWhen && r.State == gate.Holds:
+		return holdsStep // whatever the reason, such as that a condition is missing (whenMissing: Holds)
+	case g.CloseWhen && r.Reason == v1alpha1.ReadingDiffers:
+		return unknownStep
+	}
+	return nextSteps[r.Reason]
+}
+
+// Awaited returns the signals that the closed gate waits for.
+func (e *Gate) Awaited() (signals []Signal) {
+	all := gate.Holds
+	for i := range e.Signals {
+		all = all.And(gate.ParseState(e.Signals[i].State))
+	}
+	for i := range e.Signals {
+		if s := &e.Signals[i]; gate.ParseState(s.State).IsAwaited(e.CloseWhen, all) {
+			signals = append(signals, *s)
+		}
+	}
+	return signals
 }
 
 // expand replaces the placeholders in a text by names.

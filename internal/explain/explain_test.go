@@ -28,6 +28,8 @@ var situations = []struct {
 	overrides map[string]gate.Override
 	labels    map[string]string
 	ready     corev1.ConditionStatus
+	// conditions are the node's besides Ready.
+	conditions []gate.Condition
 	groups    map[string]gate.Group
 	// bare nodes carry no taint, regardless of their records.
 	bare bool
@@ -115,7 +117,31 @@ spec:
   taint: {key: example.com/a, effect: NoSchedule}
   reopen: Manual
   closeWhen: [{name: broken, label: {key: broken}}]`},
-		records: map[string]string{"repair": `{"state":"Closed","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","taint":"example.com/a:NoSchedule","source":"crd"}`},
+		records: map[string]string{"repair": followed},
+	},
+	{
+		name: "follows-unknown", age: time.Hour,
+		gates: []string{`
+metadata: {name: stale}
+spec:
+  taint: {key: example.com/a, effect: NoSchedule}
+  closeWhen: [{name: disk, condition: {type: DiskBroken, status: "True", maxHeartbeatAgeSeconds: 300}}]`, `
+metadata: {name: lost}
+spec:
+  taint: {key: example.com/a, effect: NoSchedule}
+  closeWhen:
+  - {name: present, label: {key: present}}
+  - {name: link, condition: {type: LinkDown, status: "True"}}`, `
+metadata: {name: absent}
+spec:
+  taint: {key: example.com/a, effect: NoSchedule}
+  closeWhen: [{name: checked, condition: {type: Unchecked, status: "True", whenMissing: Holds}}]`},
+		records: map[string]string{"stale": followed, "lost": followed, "absent": followed},
+		labels:  map[string]string{"present": ""},
+		conditions: []gate.Condition{
+			{Type: "DiskBroken", Status: corev1.ConditionTrue, Transition: clitest.Now.Add(-50 * time.Minute), Heartbeat: clitest.Now.Add(-10 * time.Minute)},
+			{Type: "LinkDown", Status: corev1.ConditionUnknown, Transition: clitest.Now.Add(-20 * time.Minute)},
+		},
 	},
 	{
 		name: "unknown-gates", age: time.Hour,
@@ -159,6 +185,9 @@ spec:
 	},
 }
 
+// followed is the record of a closed closeWhen gate.
+const followed = `{"state":"Closed","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","taint":"example.com/a:NoSchedule","source":"crd"}`
+
 // ofFour makes a gate open on four nodes of a rack together.
 const ofFour = "openTogether: {labelKey: rack, atLeast: 4}"
 
@@ -177,11 +206,16 @@ func TestExplanation(t *testing.T) {
 			if !c.bare && len(c.records) > 0 {
 				n.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
 			}
-			n.Conditions = []gate.Condition{{Type: string(corev1.NodeReady), Status: c.ready, Transition: clitest.Now.Add(-c.age / 2)}}
+			n.Conditions = append(c.conditions, gate.Condition{Type: string(corev1.NodeReady), Status: c.ready, Transition: clitest.Now.Add(-c.age / 2)})
 			f.Node = gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}}
 			f.Node.Groups = c.groups
 			f.Decision = f.Gates.Decide(&f.Node, f.Now)
 			e := explain.Of(f)
+			for _, g := range e.Gates {
+				if g.State == v1alpha1.StateClosed && !g.DryRun && g.Next == "" && g.NotInForce == "" && g.Ring == "" {
+					t.Errorf("the output does not say what closed gate %s waits for", g.Gate)
+				}
+			}
 			raw, err := json.MarshalIndent(e, "", "  ")
 			if err != nil {
 				t.Fatal(err)

@@ -95,6 +95,9 @@ func TestEveryReadingHasANextStep(t *testing.T) {
 			t.Errorf("%s: the runbook has %q, want %q", value, rows[value], text)
 		}
 	}
+	if row := rows["Differs of a closeWhen gate"]; !contains(row, unknownStep) {
+		t.Errorf("Differs of a closeWhen gate: the runbook has %q, want %q", row, unknownStep)
+	}
 }
 
 // There is a text for every reason of a record, which is that of the runbook.

@@ -13,21 +13,17 @@ import (
 
 // SetWaitsFor sets the signal that a closed gate waits for. For a gate that waits for
 // budget, it sets the signal that requires the gate to close, or the reading of the group
-// that does. A closeWhen gate waits for a
-// signal that is unknown or, if all signals hold, for any of them to stop holding.
+// that does.
 func (s *GateState) SetWaitsFor(g *gate.Gate, v *gate.Verdict) {
 	if len(g.Signals) == 0 && v.After == v1alpha1.StateClosed {
 		s.Reading.Reason = v1alpha1.ReadingInvalidSpec
 	}
-	w := v.Waiting()
-	if s.Throttled { // the signal that requires the gate to close
+	w := v.Waiting(g.CloseWhen)
+	if s.Throttled && !g.CloseWhen { // the signal that requires the gate to close
 		w = slices.IndexFunc(v.Readings, func(r gate.Reading) bool { return r.State == gate.NotYet })
 	}
 	if w < 0 && s.Throttled && v.Group != nil {
 		s.Reading = v.Group.Reading()
-	}
-	if w < 0 && g.CloseWhen {
-		w = min(0, len(v.Readings)-1)
 	}
 	if w >= 0 && (v.After == v1alpha1.StateClosed || s.Throttled) {
 		s.Signal, s.Reading = g.Signals[w].Name, v.Readings[w]

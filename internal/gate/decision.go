@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -214,15 +215,20 @@ func (d *Decision) Opens() bool {
 	return false
 }
 
-// Waiting returns the index of the first signal that the gate waits for, in the gate's
-// order, or -1.
-func (v *Verdict) Waiting() int {
+// Waiting returns the index of the first signal that the gate waits for while it is closed,
+// in the gate's order, or -1 (see State.IsAwaited).
+func (v *Verdict) Waiting(closeWhen bool) int {
+	all := v.signals()
+	return slices.IndexFunc(v.Readings, func(r Reading) bool { return r.State.IsAwaited(closeWhen, all) })
+}
+
+// signals returns the combined state of the gate's signals.
+func (v *Verdict) signals() State {
+	all := Holds
 	for i := range v.Readings {
-		if v.Readings[i].State != Holds {
-			return i
-		}
+		all = all.And(v.Readings[i].State)
 	}
-	return -1
+	return all
 }
 
 // Obstacle returns Blocked as a reading, with the time until which it applies, or with

@@ -18,16 +18,33 @@ func TestNeedsAndProof(t *testing.T) {
 	}
 }
 
+// An openWhen gate waits for a signal that does not hold, and a closeWhen gate for one that is
+// unknown, or for any if all hold.
 func TestWaiting(t *testing.T) {
-	for want, readings := range map[int][]Reading{
-		-1: {{State: Holds}, {State: Holds}}, 0: {{State: Unknown}, {State: NotYet}}, 1: {{State: Holds}, {State: NotYet}},
+	for _, c := range []struct {
+		states    []State
+		want      int
+		closeWhen int
+	}{
+		{[]State{Holds, Holds}, -1, 0},
+		{[]State{Unknown, NotYet}, 0, -1},
+		{[]State{Holds, NotYet}, 1, -1},
+		{[]State{Holds, Unknown}, 1, 1},
+		{[]State{Unknown}, 0, 0},
+		{nil, -1, -1},
 	} {
-		if got := (&Verdict{Readings: readings}).Waiting(); got != want {
-			t.Errorf("waits for %d, want %d", got, want)
+		var v Verdict
+		for _, s := range c.states {
+			v.Readings = append(v.Readings, Reading{State: s})
+		}
+		if got, closeWhen := v.Waiting(false), v.Waiting(true); got != c.want || closeWhen != c.closeWhen {
+			t.Errorf("%v: waits for %d, want %d; with closeWhen for %d, want %d", c.states, got, c.want, closeWhen, c.closeWhen)
 		}
 	}
-	if Holds.String() != "Holds" || NotYet.String() != "NotYet" || Unknown.String() != "Unknown" {
-		t.Error("unexpected names of states")
+	for name, s := range map[string]State{"Holds": Holds, "NotYet": NotYet, "Unknown": Unknown} {
+		if s.String() != name || ParseState(name) != s {
+			t.Errorf("the name of %d is %q, want %q, which is parsed as %d", s, s, name, ParseState(name))
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func TestManyGatesOneDecision(t *testing.T) {
 	for i := range closes.Verdicts {
 		v := &closes.Verdicts[i]
 		names = append(names, v.Gate)
-		if !v.Closed() || v.Waiting() != 0 {
+		if !v.Closed() || v.Waiting(false) != 0 {
 			t.Errorf("%s: %+v", v.Gate, v)
 		}
 	}

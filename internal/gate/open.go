@@ -149,12 +149,7 @@ func (d *decider) read(s *slot, in Input) State {
 		reading := signal.Read(in)
 		s.verdict.Readings[i] = reading
 		d.recheckAt(reading.Recheck)
-		switch {
-		case reading.State == NotYet, all == NotYet:
-			all = NotYet
-		case reading.State == Unknown:
-			all = Unknown
-		}
+		all = all.And(reading.State)
 	}
 	return all
 }

@@ -35,6 +35,39 @@ func (s State) String() string {
 	}
 }
 
+// ParseState returns the state with this name, or Unknown.
+func ParseState(name string) State {
+	for _, s := range []State{NotYet, Holds} {
+		if name == s.String() {
+			return s
+		}
+	}
+	return Unknown
+}
+
+// And returns the combined state of signals: NotYet if one does not hold, otherwise Unknown
+// if one is unknown.
+func (s State) And(other State) State {
+	switch {
+	case s == NotYet || other == NotYet:
+		return NotYet
+	case s == Unknown || other == Unknown:
+		return Unknown
+	}
+	return Holds
+}
+
+// IsAwaited reports whether a closed gate waits for a signal in this state, given the
+// combined state of all its signals. An openWhen gate waits for each signal that does not
+// hold. A closeWhen gate waits for the signals that are unknown or, if all hold, for any of
+// them to stop holding. If one does not hold, something else keeps it closed.
+func (s State) IsAwaited(closeWhen bool, all State) bool {
+	if closeWhen {
+		return s == all && s != NotYet
+	}
+	return s != Holds
+}
+
 // Reading is the result of reading a signal on a node.
 type Reading struct {
 	State  State

@@ -97,7 +97,7 @@ func showTogether(d Decision) string {
 	text := show(d)
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
-		if at := v.Waiting(); at >= 0 && v.Blocked == "" && v.After == v1alpha1.StateClosed && !strings.Contains(text, "reads=") {
+		if at := v.Waiting(false); at >= 0 && v.Blocked == "" && v.After == v1alpha1.StateClosed && !strings.Contains(text, "reads=") {
 			text += " reads=" + v.Readings[at].State.String()
 		}
 	}

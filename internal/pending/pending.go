@@ -210,10 +210,8 @@ func waits(g *explain.Gate) (all []Wait) {
 	if g.Obstacle != nil {
 		return []Wait{{Reason: g.Obstacle.Reason, Message: g.Obstacle.Message, Nodes: 1}}
 	}
-	for _, s := range g.Signals {
-		if g.CloseWhen == (s.State == gate.Holds.String()) {
-			all = append(all, Wait{Signal: s.Name, Reason: s.Reason, Message: s.Message, Nodes: 1})
-		}
+	for _, s := range g.Awaited() {
+		all = append(all, Wait{Signal: s.Name, Reason: s.Reason, Message: s.Message, Nodes: 1})
 	}
 	if len(all) == 0 && g.Next != "" { // such as for a gate from a file
 		all = append(all, Wait{Message: g.Next, Nodes: 1})

@@ -133,6 +133,13 @@ spec:
   taint: {key: example.com/sick, effect: NoSchedule}
   closeWhen: [{name: sick, label: {key: pool}}]`
 
+const broken = `
+metadata: {name: broken}
+spec:
+  nodeSelector: {matchLabels: {pool: broken}}
+  taint: {key: example.com/broken, effect: NoSchedule}
+  closeWhen: [{name: broken, condition: {type: Broken, status: "True"}}]`
+
 // inPool puts a node into the pool of a gate that is closed on it.
 func inPool(gate string) func(*pending.Node) {
 	return func(n *pending.Node) {
@@ -323,6 +330,15 @@ var scenarios = map[string]struct {
 		},
 		wouldFit: 2,
 	},
+	"follows-unknown": { // the gate stays closed until the signal is known
+		pod: pod(),
+		nodes: []pending.Node{node("n1", tainted("example.com/broken"), func(n *pending.Node) {
+			n.Labels["pool"] = "broken"
+			n.Facts.Node.Records["broken"] = `{"state":"Closed","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","taint":"example.com/broken:NoSchedule","source":"crd"}`
+			n.Facts.Node.Conditions = append(n.Facts.Node.Conditions, gate.Condition{Type: "Broken", Status: corev1.ConditionUnknown, Transition: clitest.Now.Add(-time.Minute)})
+		})},
+		wouldFit: 1,
+	},
 	"tolerates": {
 		pod: pod(func(p *corev1.Pod) {
 			p.Spec.Tolerations = []corev1.Toleration{{Key: "example.com/a", Operator: corev1.TolerationOpExists}}
@@ -355,7 +371,7 @@ func TestExplanations(t *testing.T) {
 	for name, s := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			e := pending.Of(&pending.Facts{
-				Object: "pod web/frontend", Pod: s.pod, Nodes: s.nodes, Gates: gateset.Reported(clitest.Declare(t, agent, other, gpus, plugin, nics, sick)),
+				Object: "pod web/frontend", Pod: s.pod, Nodes: s.nodes, Gates: gateset.Reported(clitest.Declare(t, agent, other, gpus, plugin, nics, sick, broken)),
 				Usual: s.usual, Unread: s.unread, Now: clitest.Now,
 			})
 			if e.WouldFit != s.wouldFit || len(e.Fit) != s.fit {

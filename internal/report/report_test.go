@@ -98,6 +98,19 @@ func TestPhases(t *testing.T) {
 	}
 }
 
+// A closeWhen gate that was closed stays closed while a signal is unknown, and waits for it.
+func TestWaitingForUnknownSignals(t *testing.T) {
+	n := node(moment(40), moment(60), doubt(timeline.Pending), doubt(timeline.Pending))
+	n.Held, n.Gates[0].State, n.Gates[0].CloseWhen, n.Gates[0].Signals[1].State = true, v1alpha1.StateClosed, true, "Unknown"
+	r := of(n)
+	if a, b := r.Gates[0].Signals[0].Waiting, r.Gates[0].Signals[1].Waiting; a != 0 || b != 1 {
+		t.Errorf("%d nodes wait for the signal that holds, and %d for the unknown one; want 0 and 1", a, b)
+	}
+	if text := r.Text(); !strings.Contains(text, "g/b") {
+		t.Errorf("the text does not say that the node waits for g/b:\n%s", text)
+	}
+}
+
 // Nodes that opened long after their creation or had been in use before are counted
 // separately, because they do not show how long new nodes take.
 func TestExcludedNodes(t *testing.T) {

@@ -173,18 +173,17 @@ func (l *History) HeldSinceCreation() bool {
 // PreferNoSchedule does not.
 func (g *Gate) Holds() bool { return g.State == v1alpha1.StateClosed && !g.Soft }
 
-// Waits returns the index of the first signal that keeps the gate closed, in the order
+// Waits returns the index of the first signal that the closed gate waits for, in the order
 // of the spec. It is -1 if there is none.
 func (g *Gate) Waits() int {
 	if g.State != v1alpha1.StateClosed {
 		return -1
 	}
+	all := gate.Holds
 	for i := range g.Signals {
-		if holds := g.Signals[i].State == gate.Holds.String(); holds == g.CloseWhen {
-			return i
-		}
+		all = all.And(gate.ParseState(g.Signals[i].State))
 	}
-	return -1
+	return slices.IndexFunc(g.Signals, func(s Signal) bool { return gate.ParseState(s.State).IsAwaited(g.CloseWhen, all) })
 }
 
 // Last returns the index of the signal that held last before the gate opened, and for how

@@ -369,7 +369,8 @@ func TestLast(t *testing.T) {
 }
 
 // A closed openWhen gate waits for the first signal that does not hold, and a closeWhen
-// gate for the first one that holds.
+// gate for the first one that is unknown or, if all hold, for the first of them. If one does not
+// hold, something else keeps it closed.
 func TestWaits(t *testing.T) {
 	signals := []timeline.Signal{{State: "Holds"}, {State: "Unknown"}, {State: "NotYet"}}
 	for _, c := range []struct {
@@ -378,7 +379,10 @@ func TestWaits(t *testing.T) {
 	}{
 		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals}, 1},
 		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals[:1]}, -1},
-		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals}, 0},
+		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals}, -1},
+		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals[:2]}, 1},
+		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals[:1]}, 0},
+		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true}, -1},
 		{timeline.Gate{State: v1alpha1.StateOpen, Signals: signals}, -1},
 	} {
 		if got := c.gate.Waits(); got != c.want {
