@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // ThrottledMessage describes the nodes that wait for a gate's budget, and why they must be closed.
@@ -27,7 +28,7 @@ func (s *Summary) OverdueMessage(ng *v1alpha1.NodeGate) string {
 		parts = append(parts, fmt.Sprintf("past the deadline and kept closed: %s; %s", s.Overdue, s.OverdueFor))
 	}
 	if s.Lapsed.Count > 0 {
-		parts = append(parts, fmt.Sprintf("opened by the deadline, while the signals have not held yet: %s", s.Lapsed))
+		parts = append(parts, gate.OpenedByDeadline(s.Lapsed.String()))
 	}
 	if s.Published.Count > 0 {
 		parts = append(parts, fmt.Sprintf("with condition %s%s: %s", v1alpha1.DeadlineConditionPrefix, ng.Name, s.Published))

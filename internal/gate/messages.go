@@ -102,6 +102,11 @@ func FirstNames(names []string, length int) string {
 	return text
 }
 
+// OpenedByDeadline describes the nodes on which a gate is open because its deadline passed.
+func OpenedByDeadline(nodes string) string {
+	return "opened by the deadline, while the signals have not held yet: " + nodes
+}
+
 // Printable returns the text as a single line in which non-printable characters, such
 // as newlines and terminal control characters, are escaped as in Go. Nodes control some
 // of their data and must not be able to forge output.

@@ -14,6 +14,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 // maxWaiting is the maximum number of waiting nodes, as in a NodeGate's status.
@@ -74,7 +75,12 @@ func (s *Status) declared(ng *v1alpha1.NodeGate, taint string) Gate {
 	return g
 }
 
-// count sets the counts and the waiting nodes to those of the tally.
+// maxLapsed is the maximum number of nodes that are named because the deadline opened them, as
+// in a NodeGate's conditions.
+const maxLapsed = 3
+
+// count sets the counts and the waiting nodes to those of the tally, and adds the problem that no
+// count shows.
 func (g *Gate) count(t *tally) {
 	g.FromRecords, g.Nodes = true, &v1alpha1.NodeCounts{}
 	if t != nil {
@@ -83,6 +89,9 @@ func (g *Gate) count(t *tally) {
 			return cmp.Or(a.Since.Compare(b.Since.Time), cmp.Compare(a.Node, b.Node))
 		})
 		g.Waiting = t.waiting[:min(len(t.waiting), maxWaiting)]
+		if slices.Sort(t.lapsed); len(t.lapsed) > 0 {
+			g.Troubles = append(g.Troubles, Trouble{Condition: v1alpha1.ConditionOverdue, Message: gate.OpenedByDeadline(printer.Some(t.lapsed, maxLapsed))})
+		}
 	}
 }
 
@@ -91,6 +100,8 @@ type tally struct {
 	source, taint string
 	counts        v1alpha1.NodeCounts
 	waiting       []v1alpha1.WaitingNode
+	// lapsed are the names of the nodes on which the deadline opened the gate.
+	lapsed []string
 }
 
 // tallyAll counts each gate's nodes by their records.
@@ -135,6 +146,9 @@ func (t *tally) add(n *gate.Node, r *gate.Record) {
 	}
 	if r.Effective() == v1alpha1.StateOpen {
 		t.counts.Open++
+		if r.Override == "" && r.Reason == v1alpha1.ReasonDeadlinePassed {
+			t.lapsed = append(t.lapsed, n.Name)
+		}
 		return
 	}
 	t.counts.Closed++

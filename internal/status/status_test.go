@@ -46,6 +46,12 @@ const (
 	isLate    = "  - {type: Overdue, status: \"True\", reason: DeadlinePassed, message: n17 has passed the deadline, lastTransitionTime: null}\n"
 )
 
+// Records of gates from files, on a node that the deadline opened, and on one that is overridden besides.
+const (
+	openedByDeadline        = `{"state":"Open","reason":"DeadlinePassed","since":"2026-03-01T02:30:00Z","taint":"example.com/f:NoSchedule","source":"files"}`
+	overriddenAfterDeadline = `{"state":"Open","reason":"DeadlinePassed","taint":"example.com/f:NoSchedule","source":"files","override":"Closed","overrideSince":"2026-03-01T02:50:00Z"}`
+)
+
 // generation sets the generation of a gate.
 func generation(text string, n int) string {
 	return strings.Replace(text, "metadata: {", fmt.Sprintf("metadata: {generation: %d, ", n), 1)
@@ -79,6 +85,9 @@ func TestStatus(t *testing.T) {
 			nodes: map[string]map[string]string{"n1": {"edited": clitest.Birth}}, controller: running},
 		{name: "overdue-records", controller: running, nodes: map[string]map[string]string{
 			"n1": {"files": `{"state":"Closed","reason":"Birth","taint":"example.com/f:NoSchedule","source":"files","overdue":true}`}}},
+		{name: "opened-by-deadline", controller: running, nodes: map[string]map[string]string{
+			"n1": {"files": openedByDeadline, "overridden": overriddenAfterDeadline}, "n2": {"files": openedByDeadline}, "n3": {"files": openedByDeadline}, "n4": {"files": openedByDeadline},
+			"n5": {"files": `{"state":"Open","reason":"SignalsHold","taint":"example.com/f:NoSchedule","source":"files"}`}}},
 		{name: "records", gates: []string{generation(clitest.ByLabel("agent", ""), 2) + statusOf + isReady, clitest.Follows}, nodes: fleetRecords, controller: away},
 		{name: "one", gates: []string{generation(clitest.ByLabel("agent", ""), 2) + statusOf + isReady}, nodes: fleetRecords, controller: running, only: []string{"agent"}, well: true},
 		{name: "unreadable", gates: []string{generation(clitest.ByLabel("agent", ""), 2) + statusOf + isReady, generation(clitest.ByLabel("new", ""), 1)}, unread: true,
