@@ -54,6 +54,25 @@ func TestPermissionsOfWhy(t *testing.T) {
 	}
 }
 
+// The help of why and its row on the page name what it reads for a deployment.
+func TestPermissionsOfWhyDeployment(t *testing.T) {
+	objects := smallCluster()
+	objects["/apis/apps/v1/namespaces/web/deployments/d"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: web, name: d}\nspec: {template: {spec: {runtimeClassName: kata, containers: [{name: a}]}}}\n"
+	a := newAPIServer(t, objects)
+	requested := a.serveKinds()
+	if code, out, err := a.run(t, "why", "deployment/web/d"); out == "" {
+		t.Fatalf("exit status %d: %s", code, err)
+	}
+	if got, want := requested(), []string{"daemonsets", "deployments", "nodegates", "nodes", "pods", "runtimeclasses"}; !slices.Equal(got, want) {
+		t.Errorf("why reads %v, want %v", got, want)
+	}
+	help := strings.Join(strings.Fields(newWhy(newConnection(genericiooptions.NewTestIOStreamsDiscard())).Long), " ")
+	page := permissionsOnPage(t, "`why pod/…`, `why deployment/…`")
+	if !strings.Contains(help, "the deployment, and the RuntimeClass") || !strings.Contains(page, "the deployment and the runtimeclass") {
+		t.Errorf("the help or the page does not name the RuntimeClass:\n%s\n%s", help, page)
+	}
+}
+
 // permissionsOnPage returns the row of a verb in the table of permissions.
 func permissionsOnPage(t *testing.T, verb string) string {
 	t.Helper()

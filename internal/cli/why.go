@@ -31,7 +31,8 @@ func newWhy(c *connection) *cobra.Command {
 			"could run if it only lacks what is expected while it is set up: it has a taint such as node.kubernetes.io/not-ready, or\n" +
 			"resources or devices have not registered yet. Missing devices count as an obstacle if the gate waits for other\n" +
 			"resources, or if open nodes of the same instance type that have been Ready for ten minutes have none, or fewer than\n" +
-			"the pod requests. The output lists what is missing. This requires permission to list nodes and pods.\n" +
+			"the pod requests. The output lists what is missing. This requires permission to list nodes and pods, and to\n" +
+			"get the pod or the deployment, and the RuntimeClass in its template, whose requirements the API server adds to the pod.\n" +
 			"For a pod that a kubelet has rejected because the node was not ready for it, the output shows the kubelet's reason.\n\n" +
 			"The exit status is 0 if no gate holds the node, 1 if a gate holds it or is about to, and 2 if this could not be\n" +
 			"determined. For a pod, it is 1 if a gate keeps it off a node on which it could run. A gate in DryRun holds nothing.",

@@ -17,6 +17,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/pending"
+	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/report"
 )
 
@@ -74,6 +75,11 @@ func (w workload) explain(ctx context.Context, reader *read.Reader) (*pending.Ex
 		return nil, err
 	}
 	f.Gates = gateset.Reported(declared)
+	if w.kind != "pod" { // the API server has not added it yet
+		if err := reader.AddRuntimeClass(ctx, pod); err != nil {
+			f.Unread = append(f.Unread, printer.OneLine(err))
+		}
+	}
 	if err := readFleet(ctx, reader, f); err != nil {
 		return nil, err
 	}
@@ -109,7 +115,7 @@ func readFleet(ctx context.Context, reader *read.Reader, f *pending.Facts) error
 	} else {
 		f.Usual = usualOpenings(f.Gates, slices.Clone(facts), pods, f.Now)
 	}
-	f.Unread = messages(gaps)
+	f.Unread = append(f.Unread, messages(gaps)...)
 	f.Gates.SetGroups(facts, f.Now)
 	byName := make(map[string]*gate.Facts, len(facts))
 	for i := range facts {

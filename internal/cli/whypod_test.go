@@ -78,3 +78,37 @@ func TestWhyPodWithoutNodeGates(t *testing.T) {
 		}
 	}
 }
+
+// A pod as a Deployment creates it gets what its RuntimeClass requires, as from the API server.
+func TestWhyDeploymentWithRuntimeClass(t *testing.T) {
+	const classPath = "/apis/node.k8s.io/v1/runtimeclasses/kata"
+	for name, c := range map[string]struct {
+		class, template string
+		status          int
+		want            string
+	}{
+		"no requirements":            {"", "", exitNo, "it could run on 1 of these"},
+		"a selector that matches":    {"scheduling: {nodeSelector: {disk: ssd}}", "", exitNo, "it could run on 1 of these"},
+		"a selector that does not":   {"scheduling: {nodeSelector: {kata: present}}", "nodeSelector: {disk: ssd}, ", exitYes, "the pod's node selector or affinity does not match"},
+		"a selector of the template": {"scheduling: {nodeSelector: {disk: ssd}}", "nodeSelector: {kata: present}, ", exitYes, "the pod's node selector or affinity does not match"},
+		"a contradicting selector": {"scheduling: {nodeSelector: {disk: hdd}}", "nodeSelector: {disk: ssd}, ", exitNo,
+			"Incomplete: the API server rejects the pod: RuntimeClass kata requires nodes with label disk=hdd, and the pod disk=ssd."},
+		"tolerations":    {"scheduling: {tolerations: [{key: example.com/a, operator: Exists}]}", "", exitYes, "It could run on 1 node now"},
+		"overhead":       {"overhead: {podFixed: {cpu: 500m}}", "", exitYes, "insufficient cpu"},
+		"small overhead": {"overhead: {podFixed: {cpu: 100m}}", "", exitNo, "it could run on 1 of these"},
+		"it is missing":  {"none", "", exitNo, "Incomplete: reading RuntimeClass kata: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := smallCluster()
+			objects[nodesPath] = list("v1", "NodeList", strings.Replace(heldNode, "  uid:", "  labels: {disk: ssd}\n  uid:", 1)+"status: {allocatable: {cpu: 1200m, pods: 110}}")
+			objects["/apis/apps/v1/namespaces/web/deployments/d"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: web, name: d}\n" +
+				"spec: {template: {spec: {runtimeClassName: kata, " + c.template + "containers: [{name: a, resources: {requests: {cpu: 1}}}]}}}\n"
+			if c.class != "none" {
+				objects[classPath] = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: kata\n" + c.class + "\n"
+			}
+			if status, out, err := newAPIServer(t, objects).run(t, "why", "deployment/web/d"); status != c.status || !strings.Contains(out, c.want) {
+				t.Errorf("exit status %d, want %d and %q:\n%s%s", status, c.status, c.want, out, err)
+			}
+		})
+	}
+}

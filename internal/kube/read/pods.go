@@ -5,11 +5,14 @@ package read
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
@@ -38,6 +41,37 @@ func (r *Reader) PodOfDeployment(ctx context.Context, namespace, name string) (*
 		}
 	}
 	return pod, nil
+}
+
+// AddRuntimeClass adds to a pod that has not been created what its RuntimeClass requires, as the API
+// server does when the pod is created. If the RuntimeClass cannot be read, or contradicts the pod,
+// the pod stays as it is.
+func (r *Reader) AddRuntimeClass(ctx context.Context, pod *corev1.Pod) error {
+	name := ptr.Deref(pod.Spec.RuntimeClassName, "")
+	if name == "" {
+		return nil
+	}
+	class, err := r.core.NodeV1().RuntimeClasses().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("reading RuntimeClass %s: %w", name, err)
+	}
+	if class.Scheduling != nil {
+		selector := maps.Clone(class.Scheduling.NodeSelector)
+		for key, value := range pod.Spec.NodeSelector {
+			if other, both := selector[key]; both && other != value {
+				return fmt.Errorf("the API server rejects the pod: RuntimeClass %s requires nodes with label %s=%s, and the pod %s=%s", name, key, other, key, value)
+			}
+		}
+		if len(selector) > 0 {
+			maps.Copy(selector, pod.Spec.NodeSelector)
+			pod.Spec.NodeSelector = selector
+		}
+		pod.Spec.Tolerations = append(slices.Clone(pod.Spec.Tolerations), class.Scheduling.Tolerations...)
+	}
+	if class.Overhead != nil {
+		pod.Spec.Overhead = class.Overhead.PodFixed
+	}
+	return nil
 }
 
 func requestLimits(r *corev1.ResourceRequirements) {
