@@ -101,6 +101,9 @@ func (c *count) node(n *Node) {
 		overdue = overdue || g.Overdue && g.Holds()
 		c.gate(g.Gate).node(n, g, c.within)
 	}
+	for _, name := range n.unrecorded {
+		c.gate(name).Open++
+	}
 	opened, ok := n.Opened.After(n.Created)
 	late = ok && opened > c.within || n.Opened.Doubt == timeline.Again
 	if overdue {

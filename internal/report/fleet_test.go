@@ -15,7 +15,6 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/report"
-	"github.com/nodegate/nodegate/internal/timeline"
 )
 
 var now = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
@@ -175,12 +174,11 @@ func later(a, b time.Time) time.Time {
 // decides and traces as the verb does.
 func (f *fleet) facts(size, stuck int) *report.Facts {
 	out := &report.Facts{Cluster: "production-eu-central-1" + f.hostile, Time: now, Gates: f.gates, PodsRead: true, Within: 24 * time.Hour}
-	for i := range size {
-		facts, pods := f.node(i, stuck)
-		d := gate.Decide(f.gates.Gates, &facts, now)
-		n := report.Node{History: timeline.Trace(f.gates.Gates, &facts, &d, pods, now)}
-		n.Pool, n.Zone = report.Place(facts.Node.Labels, "")
-		out.Nodes = append(out.Nodes, n)
+	all, pods := make([]gate.Facts, size), make(map[string]*gate.PodList, size)
+	for i := range all {
+		facts, list := f.node(i, stuck)
+		all[i], pods[facts.Node.Name] = facts, list
 	}
+	out.Trace(all, pods, "")
 	return out
 }

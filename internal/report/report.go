@@ -70,7 +70,8 @@ type Gate struct {
 	CloseWhen bool `json:"closeWhen,omitempty"`
 	// NotInForce is the reason why the gate is not in force. Empty if it is in force.
 	NotInForce string `json:"notInForce,omitempty"`
-	// Open, Closed and Overdue are numbers of nodes.
+	// Open, Closed and Overdue are numbers of nodes. A closeWhen gate is open on every node that it
+	// selects unless it is closed there.
 	Open    int `json:"open"`
 	Closed  int `json:"closed"`
 	Overdue int `json:"overdue"`
@@ -123,6 +124,9 @@ type Node struct {
 	Pool string `json:"pool,omitempty"`
 	Zone string `json:"zone,omitempty"`
 	timeline.History
+	// unrecorded are the closeWhen gates that are open on the node without a record, and therefore
+	// have no history there.
+	unrecorded []string
 }
 
 // Facts are the input of a report.
@@ -153,8 +157,21 @@ func (f *Facts) Trace(all []gate.Facts, pods map[string]*gate.PodList, poolLabel
 		d := f.Gates.Decide(facts, f.Time)
 		n := Node{History: timeline.Trace(f.Gates.Gates, facts, &d, facts.AllPods, f.Time)}
 		n.Pool, n.Zone = Place(facts.Node.Labels, poolLabel)
+		n.unrecorded = unrecorded(f.Gates, &n.History, &d)
 		f.Nodes = append(f.Nodes, n)
 	}
+}
+
+// unrecorded returns the closeWhen gates that are open on a node without a record.
+func unrecorded(gates *gateset.Set, l *timeline.History, d *gate.Decision) (names []string) {
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		recorded := slices.ContainsFunc(l.Gates, func(g timeline.Gate) bool { return g.Gate == v.Gate })
+		if g, known := gates.Gate(v.Gate); known && g.CloseWhen && !v.DryRun && !recorded && v.Before == v1alpha1.StateOpen {
+			names = append(names, v.Gate)
+		}
+	}
+	return names
 }
 
 // New returns the report on the facts.

@@ -16,8 +16,10 @@ import (
 
 // testdata contains the expected short report on nodes with different histories.
 func TestText(t *testing.T) {
+	const repair = "metadata: {name: repair}\nspec:\n  taint: {key: example.com/repair, effect: NoSchedule}\n  closeWhen: [{name: broken, label: {key: broken}}]"
+	gates := append(clitest.Lives[0].Gates(t), clitest.Declare(t, repair)...)
 	f := &report.Facts{
-		Time: clitest.Now, Gates: gateset.Reported(clitest.Lives[0].Gates(t)), PodsRead: true, Within: time.Hour,
+		Time: clitest.Now, Gates: gateset.Reported(gates), PodsRead: true, Within: time.Hour,
 		Unread: []string{"listing DaemonSets: forbidden"},
 	}
 	var facts []gate.Facts
