@@ -5,6 +5,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -12,22 +13,40 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/release"
 	"github.com/nodegate/nodegate/internal/status"
 )
 
-// leader determines from the Lease whether a controller is running in a namespace.
-func leader(ctx context.Context, reader *read.Reader, namespace string) status.Controller {
-	lease, err := reader.Lease(ctx, namespace)
+// leadership is the Lease of a namespace, or the error of reading it.
+type leadership struct {
+	namespace string
+	lease     *coordinationv1.Lease
+	err       error
+}
+
+func readLeadership(ctx context.Context, reader *read.Reader, namespace string) leadership {
+	l := leadership{namespace: namespace}
+	l.lease, l.err = reader.Lease(ctx, namespace)
+	return l
+}
+
+// controller determines whether a controller is running in the namespace. Without a Lease, one may
+// run without leader election. The status of the gates shows whether any has run.
+func (l *leadership) controller(gates []v1alpha1.NodeGate, now time.Time) status.Controller {
 	switch {
-	case apierrors.IsNotFound(err):
-		return status.Controller{Running: status.No, Message: fmt.Sprintf(
-			"no controller has ever run in namespace %s; if nodegate is installed in another namespace, specify it with --namespace", namespace)}
-	case err != nil:
-		return status.Controller{Running: status.Unknown, Message: "it is unknown whether a controller is running: " + err.Error()}
+	case apierrors.IsNotFound(l.err):
+		running := status.No
+		if slices.ContainsFunc(gates, func(ng v1alpha1.NodeGate) bool { return ng.Status.ObservedGeneration > 0 }) {
+			running = status.Unknown
+		}
+		return status.Controller{Running: running, Message: fmt.Sprintf("there is no Lease %s in namespace %s: no controller has run there, or it runs with "+
+			"--leader-elect=false; if nodegate is installed in another namespace, specify it with --namespace", v1alpha1.LeaseName, l.namespace)}
+	case l.err != nil:
+		return status.Controller{Running: status.Unknown, Message: "it is unknown whether a controller is running: " + l.err.Error()}
 	}
-	return judge(lease, time.Now())
+	return judge(l.lease, now)
 }
 
 // judge determines from a Lease whether its holder is running.

@@ -3,14 +3,17 @@
 package cli
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cli/clitest"
 	"github.com/nodegate/nodegate/internal/status"
 )
@@ -38,5 +41,21 @@ func TestLeader(t *testing.T) {
 		if got := judge(c.lease, clitest.Now); got.Running != c.running || !strings.Contains(got.Message, c.want) {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// Without a Lease, no controller has run, or it runs without leader election. If a gate has a
+// status, one has run.
+func TestLeaderWithoutLease(t *testing.T) {
+	missing := leadership{namespace: "elsewhere", err: fmt.Errorf("reading: %w", apierrors.NewNotFound(coordinationv1.Resource("leases"), "nodegate"))}
+	reported := v1alpha1.NodeGate{Status: v1alpha1.NodeGateStatus{ObservedGeneration: 1}}
+	const want = "there is no Lease nodegate in namespace elsewhere: no controller has run there, or it runs with --leader-elect=false"
+	for running, gates := range map[string][]v1alpha1.NodeGate{status.No: {{}}, status.Unknown: {{}, reported}} {
+		if got := missing.controller(gates, clitest.Now); got.Running != running || !strings.HasPrefix(got.Message, want) {
+			t.Errorf("%+v, want %s because %s", got, running, want)
+		}
+	}
+	if got := missing.controller(nil, clitest.Now); got.Running != status.No {
+		t.Errorf("without gates: %+v", got)
 	}
 }

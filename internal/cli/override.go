@@ -173,10 +173,11 @@ func (s *overrider) read(ctx context.Context, namespace string, args []string) (
 	var nodes []corev1.Node
 	var installed bool
 	var gatesErr, nodesErr error
+	var leader leadership
 	concurrently(
 		func() { declared, installed, gatesErr = declaredGates(ctx, s.reader) },
 		func() { nodes, nodesErr = s.readNodes(ctx, args) },
-		func() { s.leader = leader(ctx, s.reader, namespace) },
+		func() { leader = readLeadership(ctx, s.reader, namespace) },
 	)
 	switch { // one error is enough, also if the API server is unreachable
 	case nodesErr != nil:
@@ -184,7 +185,7 @@ func (s *overrider) read(ctx context.Context, namespace string, args []string) (
 	case gatesErr != nil:
 		return nil, gatesErr
 	}
-	s.gates = gateset.Reported(declared).WithoutSignals()
+	s.gates, s.leader = gateset.Reported(declared).WithoutSignals(), leader.controller(declared, time.Now())
 	if s.gates.Declared[s.gate] != nil {
 		return nodes, nil
 	}

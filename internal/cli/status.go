@@ -72,12 +72,14 @@ func readStatus(ctx context.Context, reader *read.Reader, namespace string, name
 	var declared []v1alpha1.NodeGate
 	var installed bool
 	var gatesErr, nodesErr error
+	var leader leadership
 	concurrently(
 		func() { declared, installed, gatesErr = declaredGates(ctx, reader) },
 		func() { f.Nodes, nodesErr = reader.NodeMetadata(ctx, read.NodeSelection{}) },
-		func() { f.Controller = leader(ctx, reader, namespace) },
+		func() { leader = readLeadership(ctx, reader, namespace) },
 	)
 	f.Now = time.Now()
+	f.Controller = leader.controller(declared, f.Now)
 	if gatesErr != nil {
 		return nil, gatesErr
 	}

@@ -11,6 +11,25 @@ import (
 
 const leasePath = "/apis/coordination.k8s.io/v1/namespaces/nodegate-system/leases/nodegate"
 
+// A controller that runs without leader election has no Lease. Neither status nor open says that
+// none is running.
+func TestWithoutLeaderElection(t *testing.T) {
+	objects := smallCluster()
+	objects[gatesPath] = list("nodegate.dev/v1alpha1", "NodeGateList", agentGate+`
+status: {observedGeneration: 1, nodes: {selected: 7, open: 6, closed: 1}, conditions: [{type: Ready, status: "True", reason: Ready, message: m, lastTransitionTime: "2026-03-01T01:00:00Z"}]}`)
+	server := newAPIServer(t, objects)
+	code, out, err := server.run(t, "status")
+	for _, want := range []string{"There is no Lease nodegate in namespace nodegate-system", "7         6     1"} {
+		if code != exitError || !strings.Contains(out, want) {
+			t.Errorf("exit status %d, want %d with %q:\n%s%s", code, exitError, want, out, err)
+		}
+	}
+	code, out, err = server.run(t, "open", "n1", "--gate", "agent", "--for", "1h", "--reason", "ticket 7", "--dry-run=client")
+	if code != exitYes || strings.Contains(err, "when a controller runs") {
+		t.Errorf("exit status %d:\n%s%s", code, out, err)
+	}
+}
+
 // The exit status is 0 only if everything was read that could be a problem.
 func TestStatusExitStatus(t *testing.T) {
 	const ready = `
