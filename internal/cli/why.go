@@ -35,7 +35,8 @@ func newWhy(c *connection) *cobra.Command {
 			"get the pod or the deployment, and the RuntimeClass in its template, whose requirements the API server adds to the pod.\n" +
 			"For a pod that a kubelet has rejected because the node was not ready for it, the output shows the kubelet's reason.\n\n" +
 			"The exit status is 0 if no gate holds the node, 1 if a gate holds it or is about to, and 2 if this could not be\n" +
-			"determined. For a pod, it is 1 if a gate keeps it off a node on which it could run. A gate in DryRun holds nothing.",
+			"determined. For a pod, it is 1 if a gate keeps it off a node on which it could run. A gate in DryRun holds nothing,\n" +
+			"and neither does a gate with the effect PreferNoSchedule, which does not keep pods off nodes.",
 		Example: "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json\n" +
 			"  kubectl gate why pod/web/frontend-6d5f7-x2x9p\n  kubectl gate why deployment/web/frontend",
 		ValidArgsFunction: c.oneNode,

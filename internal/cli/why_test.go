@@ -27,10 +27,17 @@ func TestWhyExitStatus(t *testing.T) {
 		"closes with its group, which the node is not in": {
 			daemon + "\n  openTogether: {labelKey: group, atLeast: 2}\n  closeTogether: WhenIncomplete", opened, daemonsPath, exitYes,
 		},
-		"closes on regression":       {daemon + "\n  reclosePolicy: OnRegression", opened, daemonsPath, exitError},
-		"nothing is hidden from it":  {label + "\n  reclosePolicy: OnRegression", opened, daemonsPath, exitYes},
-		"closes while signals hold":  {strings.Replace(daemon, "open", "close", 1), "", daemonsPath, exitError},
-		"is in dry run":              {strings.Replace(daemon, "open", "close", 1) + "\n  mode: DryRun", "", daemonsPath, exitYes},
+		"closes on regression":      {daemon + "\n  reclosePolicy: OnRegression", opened, daemonsPath, exitError},
+		"nothing is hidden from it": {label + "\n  reclosePolicy: OnRegression", opened, daemonsPath, exitYes},
+		"closes while signals hold": {strings.Replace(daemon, "open", "close", 1), "", daemonsPath, exitError},
+		"is in dry run":             {strings.Replace(daemon, "open", "close", 1) + "\n  mode: DryRun", "", daemonsPath, exitYes},
+		"keeps no pods off": {
+			"taint: {key: example.com/a, effect: PreferNoSchedule}\n  " + strings.Replace(daemon, "open", "close", 1), "", daemonsPath, exitYes,
+		},
+		"keeps pods off when it closes again": {
+			"taint: {key: example.com/a, effect: PreferNoSchedule}\n  recloseTaint: {key: example.com/b, effect: NoSchedule}\n  " + daemon + "\n  reclosePolicy: OnRegression",
+			opened, daemonsPath, exitError,
+		},
 		"closes existing nodes":      {daemon + "\n  existingNodes: Close", "existing", daemonsPath, exitError},
 		"adopts existing nodes":      {daemon + "\n  existingNodes: Adopt", "existing", daemonsPath, exitYes},
 		"ignores existing nodes":     {daemon, "existing", daemonsPath, exitYes},
@@ -50,6 +57,9 @@ func TestWhyExitStatus(t *testing.T) {
 			}
 			node += "status: {nodeInfo: {bootID: now}, conditions: [{type: Ready, status: 'True'}]}\n"
 			gates := strings.Split(agentGate, "  openWhen")[0] + "  " + c.spec + "\n"
+			if strings.HasPrefix(c.spec, "taint:") {
+				gates = strings.Replace(gates, "  taint: {key: example.com/a, effect: NoSchedule}\n", "", 1)
+			}
 			objects[nodesPath+"/n1"], objects[gatesPath] = node, list("nodegate.dev/v1alpha1", "NodeGateList", gates)
 			server := newAPIServer(t, objects)
 			server.forbid(c.refuse)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
@@ -58,7 +60,7 @@ func Of(f *Facts) *Explanation {
 		}
 		e.Gates = append(e.Gates, g)
 		e.Held = e.Held || g.holds()
-		e.Incomplete = e.Incomplete || unlessPartitioned || f.mayClose(v)
+		e.Incomplete = e.Incomplete || unlessPartitioned && !g.Soft || f.mayClose(v)
 	}
 	e.Incomplete = e.Incomplete && !e.Held
 	slices.SortStableFunc(e.Gates, func(a, b Gate) int { return cmp.Compare(a.rank(), b.rank()) })
@@ -84,9 +86,9 @@ func (f *Facts) decideInPartition() *gate.Decision {
 	return &d
 }
 
-// holds reports whether the gate holds the node or is about to.
+// holds reports whether the gate keeps pods off the node or is about to.
 func (e *Gate) holds() bool {
-	return !e.DryRun && (e.State == v1alpha1.StateClosed || e.Becomes == v1alpha1.StateClosed)
+	return !e.DryRun && !e.Soft && (e.State == v1alpha1.StateClosed || e.Becomes == v1alpha1.StateClosed)
 }
 
 // mayClose reports whether a gate that is not closed may be about to close, because something could
@@ -94,13 +96,18 @@ func (e *Gate) holds() bool {
 func (f *Facts) mayClose(v *gate.Verdict) bool {
 	g, _ := f.Gates.Gate(v.Gate)
 	overridden := v.Overridden != nil && v.Overridden.State != ""
-	if len(f.ReadErrors) == 0 || g == nil || !g.Accepted || g.Mode == v1alpha1.ModeDryRun || g.Mode == v1alpha1.ModePaused || overridden {
+	if len(f.ReadErrors) == 0 || g == nil || !holdsNodes(g) || !g.Accepted || g.Mode == v1alpha1.ModeDryRun || g.Mode == v1alpha1.ModePaused || overridden {
 		return false
 	}
 	if v.Wants == gate.WantPods || f.closesByGroup(v, g) && !f.Node.Groups[g.Name].Known {
 		return true
 	}
 	return f.closesBySignals(v, g) && slices.ContainsFunc(v.Readings, gate.Reading.Unseen)
+}
+
+// holdsNodes reports whether the gate keeps pods off a node on which it closes, or may close again.
+func holdsNodes(g *gate.Gate) bool {
+	return slices.ContainsFunc(g.Taints(), func(t v1alpha1.Taint) bool { return t.Effect != corev1.TaintEffectPreferNoSchedule })
 }
 
 // closesByGroup reports whether a gate that is not closed closes if the node's group is incomplete.
@@ -154,6 +161,7 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 	case after != e.State:
 		e.Becomes, e.Since = after, v.ClosedSince.UTC()
 	}
+	e.Soft = strings.HasSuffix(e.Taint, ":"+string(corev1.TaintEffectPreferNoSchedule))
 	if g != nil {
 		e.CloseWhen = g.CloseWhen
 		e.Signals = f.explainSignals(v, g)

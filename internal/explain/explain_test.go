@@ -30,7 +30,7 @@ var situations = []struct {
 	ready     corev1.ConditionStatus
 	// conditions are the node's besides Ready.
 	conditions []gate.Condition
-	groups    map[string]gate.Group
+	groups     map[string]gate.Group
 	// bare nodes carry no taint, regardless of their records.
 	bare bool
 	age  time.Duration
@@ -177,6 +177,13 @@ spec:
 		records: map[string]string{"agent": `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","source":"crd"}`},
 		labels:  map[string]string{"fit": "", "rack": "r1"},
 		groups:  map[string]gate.Group{"agent": {Fit: 2, Unfit: []string{"n4"}, UnfitCount: 1, Known: true}},
+	},
+	{
+		name: "soft", age: 3 * time.Minute,
+		gates: []string{
+			strings.Replace(clitest.ByLabel("agent", ""), "NoSchedule", "PreferNoSchedule", 1), strings.Replace(clitest.ByLabel("new", ""), "NoSchedule", "PreferNoSchedule", 1),
+		},
+		records: map[string]string{"agent": strings.Replace(clitest.Birth, "NoSchedule", "PreferNoSchedule", 1)},
 	},
 	{
 		name: "opted-out", age: 3 * time.Minute,

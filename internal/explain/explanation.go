@@ -62,6 +62,9 @@ type Gate struct {
 	Since time.Time `json:"since,omitzero"`
 	// Taint is the taint that is on the node while the gate is closed.
 	Taint string `json:"taint,omitempty"`
+	// Soft is true if the taint has the effect PreferNoSchedule, which does not keep pods off the
+	// node. The gate then does not hold the node.
+	Soft bool `json:"soft,omitempty"`
 	// CloseWhen is true if the gate is closed while its signals hold, and false if it is
 	// closed until they hold.
 	CloseWhen bool `json:"closeWhen,omitempty"`

@@ -63,7 +63,7 @@ func (e *Gate) write(b *strings.Builder, m printer.Marks, now time.Time) {
 			rows.Row(label, text)
 		}
 	}
-	row("taint", e.Taint)
+	row("taint", e.taintText())
 	if len(e.Signals) > 0 {
 		row(e.rule())
 	}
@@ -88,6 +88,13 @@ func (e *Gate) write(b *strings.Builder, m printer.Marks, now time.Time) {
 	row("not in force", e.NotInForce)
 	row("next", e.Next)
 	rows.Flush()
+}
+
+func (e *Gate) taintText() string {
+	if e.Soft {
+		return e.Taint + ", which does not keep pods off the node"
+	}
+	return e.Taint
 }
 
 // stateText returns the gate's state on the node and the reason for it.

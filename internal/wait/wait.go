@@ -5,11 +5,14 @@
 package wait
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -41,7 +44,8 @@ type Node struct {
 	Met  bool   `json:"met"`
 	// Missing is true if the node does not exist.
 	Missing bool `json:"missing,omitempty"`
-	// HeldBy are the gates that hold the node or are about to.
+	// HeldBy are the gates that hold the node or are about to. A gate with the effect
+	// PreferNoSchedule, which holds no node, is included only if it is the gate to wait for.
 	HeldBy []string `json:"heldBy,omitempty"`
 }
 
@@ -123,7 +127,7 @@ func (t *Tracker) nodeState(n *gate.Node, now time.Time) (node state, closed boo
 	decision := t.gates.DecideNode(n, now)
 	for i := range decision.Verdicts {
 		v := &decision.Verdicts[i]
-		if v.DryRun || t.gate != "" && v.Gate != t.gate {
+		if v.DryRun || t.gate != "" && v.Gate != t.gate || t.gate == "" && t.isSoft(v.Gate, n, &decision) {
 			continue
 		}
 		if v.Before == v1alpha1.StateClosed || v.After == v1alpha1.StateClosed {
@@ -133,6 +137,16 @@ func (t *Tracker) nodeState(n *gate.Node, now time.Time) (node state, closed boo
 	}
 	slices.Sort(node.heldBy)
 	return node, closed
+}
+
+// isSoft reports whether the gate's taint on the node has the effect PreferNoSchedule, which does
+// not keep pods off the node.
+func (t *Tracker) isSoft(name string, n *gate.Node, d *gate.Decision) bool {
+	if r, err := gate.ParseRecord(cmp.Or(d.Records[name], n.Records[name])); err == nil && r.Taint != "" {
+		return r.RecordedTaint().Effect == corev1.TaintEffectPreferNoSchedule
+	}
+	g, declared := t.gates.Gate(name)
+	return declared && g.Taint.Effect == corev1.TaintEffectPreferNoSchedule
 }
 
 // Met reports whether there are nodes and all of them are in the desired state.

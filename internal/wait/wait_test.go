@@ -47,6 +47,7 @@ func byHand(state string) func(*gate.Node) {
 func TestWaitNodeState(t *testing.T) {
 	closed, opened := map[string]string{"agent": clitest.Birth}, map[string]string{"agent": clitest.Opened}
 	overridden := map[string]string{"agent": `{"state":"Closed","reason":"Birth","taint":"example.com/a:NoSchedule","source":"crd","override":"Open","overrideSince":"2026-03-01T02:50:00Z"}`}
+	soft, closedSoftly := strings.Replace(clitest.ByLabel("agent", ""), "NoSchedule", "PreferNoSchedule", 1), map[string]string{"agent": strings.Replace(clitest.Birth, "NoSchedule", "PreferNoSchedule", 1)}
 	for name, c := range map[string]struct {
 		gates        []string
 		only         string
@@ -65,6 +66,10 @@ func TestWaitNodeState(t *testing.T) {
 		"new, gate paused":              {[]string{clitest.ByLabel("agent", "mode: Paused")}, "", waitNode("n1", nil, isNew), true, false},
 		"held by another gate":          {[]string{clitest.ByLabel("agent", ""), clitest.ByLabel("other", "")}, "", waitNode("n1", map[string]string{"agent": clitest.Opened, "other": clitest.Birth}), false, true},
 		"held by a gate not waited for": {[]string{clitest.ByLabel("agent", ""), clitest.ByLabel("other", "")}, "agent", waitNode("n1", map[string]string{"agent": clitest.Opened, "other": clitest.Birth}), true, false},
+		"PreferNoSchedule":              {[]string{soft}, "", waitNode("n1", closedSoftly), true, false},
+		"PreferNoSchedule, new":         {[]string{soft}, "", waitNode("n1", nil, isNew), true, false},
+		"PreferNoSchedule, waited for":  {[]string{soft}, "agent", waitNode("n1", closedSoftly), false, true},
+		"PreferNoSchedule, and another": {[]string{soft, clitest.ByLabel("other", "")}, "", waitNode("n1", map[string]string{"agent": closedSoftly["agent"], "other": clitest.Birth}), false, true},
 		"held by a gate from a file":    {nil, "", waitNode("n1", map[string]string{"f": strings.ReplaceAll(clitest.Birth, `"crd"`, `"files"`)}), false, true},
 		"a condition that is not read":  {[]string{"metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  closeWhen: [{name: bad, condition: {type: Bad, status: 'True', whenMissing: Holds}}]"}, "", waitNode("n1", nil), true, false},
 		"closed until opened manually":  {[]string{strings.Replace(clitest.Follows, "closeWhen", "reopen: Manual\n  closeWhen", 1)}, "", waitNode("n1", map[string]string{"follows": strings.ReplaceAll(clitest.Birth, "/a:", "/b:")}, func(n *gate.Node) { n.Labels["pool"] = "a" }), false, true},
