@@ -161,12 +161,13 @@ spec:
 		gates: []string{
 			clitest.ByLabel("waits", ofFour), clitest.ByLabel("lacks", ofFour+"\n  nodeSelector: {matchLabels: {rack: r1}}\n  deadline: {readySeconds: 600}"),
 			clitest.ByLabel("alone", "openTogether: {labelKey: no/such, atLeast: 4}"), clitest.ByLabel("sized", "openTogether: {labelKey: rack, sizeLabelKey: no/size, atLeast: 90%}"),
-			strings.Replace(clitest.ByLabel("unready", ofFour), "key: fit", "key: other", 1),
+			strings.Replace(clitest.ByLabel("unready", ofFour), "key: fit", "key: other", 1), clitest.ByLabel("joining", ofFour),
 		},
-		records: map[string]string{"waits": clitest.Birth, "lacks": clitest.Birth, "alone": clitest.Birth, "sized": clitest.Birth, "unready": clitest.Birth},
+		records: map[string]string{"joining": clitest.Birth, "waits": clitest.Birth, "lacks": clitest.Birth, "alone": clitest.Birth, "sized": clitest.Birth, "unready": clitest.Birth},
 		labels:  map[string]string{"fit": "", "rack": "r1"},
 		groups: map[string]gate.Group{
 			"waits":   {Fit: 2, Unfit: []string{"n4"}, UnfitCount: 1, Known: true},
+			"joining": {Fit: 1, Known: true},
 			"lacks":   {Unfit: []string{"n2", "n3", "n4"}, UnfitCount: 9, Known: true},
 			"unready": {Fit: 2, Unfit: []string{"n4"}, UnfitCount: 1, Known: true},
 		},

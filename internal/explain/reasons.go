@@ -79,7 +79,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingMinClosed:                 "wait: this resolves itself after timing.minClosedSeconds",
 	v1alpha1.ReadingOpenAfter:                 "wait: this resolves itself after timing.openAfterSeconds; the message has the time",
 	v1alpha1.ReadingPaused:                    "the gate's mode is Paused: change the mode, or delete the gate",
-	v1alpha1.ReadingGroupIncomplete:           "run kubectl gate why for the nodes that are not fit, which the message names; the gate opens on the whole group when enough of them are",
+	v1alpha1.ReadingGroupIncomplete:           "run kubectl gate why for nodes that the message names as not fit; if nodes have not joined the group, check their machines and the label of the group; the gate opens on the whole group when enough of its nodes are fit",
 	v1alpha1.ReadingGroupUnknown:              "add the label to the node, or narrow the gate's nodeSelector to nodes that have it",
 	v1alpha1.ReadingGroupSizeUnknown:          "add the label with the number of nodes to the nodes of the group, or use a number in openTogether.atLeast",
 	v1alpha1.ReadingReopenedByHand:            "check the node, then run kubectl taint node <node> <key>-",
