@@ -73,7 +73,7 @@ func (t *Timeline) Text(l Layout) string {
 	}
 	c.fit(t)
 	var b strings.Builder
-	fmt.Fprintf(&b, "Node %s was created %s, %s ago. %s\n\n", t.Node, printer.Time(t.Created), duration.HumanDuration(t.Time.Sub(t.Created)), t.summary())
+	fmt.Fprintf(&b, "Node %s was created %s, %s ago. %s\n\n", t.Node, printer.Time(t.Created), duration.HumanDuration(max(t.Time.Sub(t.Created), 0)), t.summary())
 	if c.zero != t.Created {
 		fmt.Fprintf(&b, "A gate closed again at %s: times are relative to that.\n\n", printer.Time(c.zero))
 	}

@@ -95,3 +95,11 @@ func TestGuideShowsOutput(t *testing.T) {
 		t.Errorf("docs/guides/report.md does not contain this output:\n%s", output)
 	}
 }
+
+// If the API server's clock is ahead, a node that has just been created is 0 s old.
+func TestCreatedInTheFuture(t *testing.T) {
+	answer := &Timeline{Time: clitest.Now, History: History{Node: "n1", Created: clitest.Now.Add(5 * time.Second)}}
+	if text := answer.Text(Layout{Width: 100}); !strings.Contains(text, "was created 2026-03-01T03:00:05Z, 0s ago.") {
+		t.Errorf("the age is not 0s:\n%s", text)
+	}
+}
