@@ -86,6 +86,14 @@ func (f *waitFlags) check(args []string) error {
 	return f.output.check()
 }
 
+// limit returns how long to wait.
+func (f *waitFlags) limit() time.Duration {
+	if f.timeout < 0 {
+		return 7 * 24 * time.Hour
+	}
+	return f.timeout
+}
+
 func (f *waitFlags) run(ctx context.Context, c *connection, args []string) error {
 	config, err := c.config()
 	if err != nil {
@@ -120,7 +128,7 @@ func (f *waitFlags) run(ctx context.Context, c *connection, args []string) error
 	}
 	if !answer.Met {
 		if f.format == "" || f.format == formatName {
-			fmt.Fprintf(c.streams.ErrOut, "timed out after %s: %s\n", max(f.timeout, 0), w.tracker.Progress())
+			fmt.Fprintf(c.streams.ErrOut, "timed out after %s: %s\n", f.limit(), w.tracker.Progress())
 		}
 		return errNo
 	}
@@ -158,11 +166,7 @@ func (w *waiter) wait(ctx context.Context, c *connection, reader *read.Reader, n
 	if err != nil {
 		return err
 	}
-	timeout := w.timeout
-	if timeout < 0 {
-		timeout = 7 * 24 * time.Hour
-	}
-	bounded, cancel := context.WithTimeout(ctx, timeout)
+	bounded, cancel := context.WithTimeout(ctx, w.limit())
 	defer cancel()
 	return w.follow(ctx, bounded, watcher, selection, newProgressLine(c.streams.ErrOut))
 }

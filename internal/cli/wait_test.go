@@ -5,6 +5,7 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // A gate from a file is known only from records. While no node exists, wait waits for the node.
@@ -35,6 +36,15 @@ func TestWaitForAFileGateOnAFurtherNode(t *testing.T) {
 		}
 		if code, out, err := a.run(t, "wait", "n1", "--gate=f", "--timeout=0"); code != exitError {
 			t.Errorf("all nodes exist: exit status %d:\n%s%s", code, out, err)
+		}
+	}
+}
+
+// A negative timeout waits for a week, which the message at the end states.
+func TestWaitLimit(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{-1: 7 * 24 * time.Hour, 0: 0, time.Minute: time.Minute} {
+		if got := (&waitFlags{timeout: timeout}).limit(); got != want {
+			t.Errorf("--timeout=%s waits for %s, want %s", timeout, got, want)
 		}
 	}
 }
