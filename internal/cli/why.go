@@ -27,7 +27,7 @@ func newWhy(c *connection) *cobra.Command {
 			"For a pending pod, or a pod as a deployment creates it, explain which gates keep it off which nodes, on which of\n" +
 			"these it could run if the gates were open, what the gates wait for, and how long this took on other nodes.\n" +
 			"Whether it could run on a node is checked by the pod's node selector and affinity, taints, and requested resources, but not by\n" +
-			"other pods (affinity, topology spread, host ports) and volumes. A node that a gate holds counts as one on which the pod\n" +
+			"other pods (affinity, topology spread, host ports), volumes and DRA claims. A node that a gate holds counts as one on which the pod\n" +
 			"could run if it only lacks what is expected while it is set up: it has a taint such as node.kubernetes.io/not-ready, or\n" +
 			"resources or devices have not registered yet. Missing devices count as an obstacle if the gate waits for other\n" +
 			"resources, or if open nodes of the same instance type that have been Ready for ten minutes have none, or fewer than\n" +

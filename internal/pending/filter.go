@@ -17,7 +17,7 @@ import (
 
 // filter decides whether a node fits a pod, like the scheduler's plugins for node selectors
 // and affinity, taints, and resources. Other plugins are not represented: they depend on other
-// pods (affinity, topology spread, ports) or on volumes.
+// pods (affinity, topology spread, ports), on volumes or on DRA claims.
 type filter struct {
 	pod      *corev1.Pod
 	affinity nodeaffinity.RequiredNodeAffinity
