@@ -10,10 +10,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -36,10 +34,6 @@ type situation struct {
 	// gatesUnknown and runningUnknown are the errors that occurred when reading this.
 	gatesUnknown, runningUnknown error
 }
-
-// leaseGrace is added to the duration of a lease, because the clock of this machine may
-// differ from that of the holder.
-const leaseGrace = 15 * time.Second
 
 // survey reads the situation. It is not an error if something does not exist, such as
 // the definition of NodeGates, or must not be read.
@@ -64,8 +58,8 @@ func survey(ctx context.Context, config *rest.Config, objects metadata.Interface
 // runs reports whether a controller is running. If no Lease shows this, it returns an error if the
 // controller may be running in another namespace.
 func runs(ctx context.Context, core kubernetes.Interface, namespace string) (bool, error) {
-	lease, err := readLease(ctx, core, namespace)
-	if err != nil || Held(lease, time.Now()) {
+	lease, running, err := observeLease(ctx, core, namespace, recentlyRenewed)
+	if err != nil || running {
 		return err == nil, err
 	}
 	_, err = CheckNamespace(ctx, core, namespace)
@@ -73,40 +67,6 @@ func runs(ctx context.Context, core kubernetes.Interface, namespace string) (boo
 		return false, nil
 	}
 	return false, err
-}
-
-// Running reports whether a controller is running, that is, holds its lease.
-func Running(ctx context.Context, core kubernetes.Interface, namespace string) (bool, error) {
-	lease, err := readLease(ctx, core, namespace)
-	return Held(lease, time.Now()), err
-}
-
-// readLease returns the controller's lease, or nil if it does not exist.
-func readLease(ctx context.Context, core kubernetes.Interface, namespace string) (*coordinationv1.Lease, error) {
-	lease, err := core.CoordinationV1().Leases(namespace).Get(ctx, v1alpha1.LeaseName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("reading the Lease %s/%s: %w", namespace, v1alpha1.LeaseName, err)
-	}
-	return lease, nil
-}
-
-// Held reports whether a controller's lease exists, is held and renewed.
-func Held(l *coordinationv1.Lease, now time.Time) bool {
-	if l == nil {
-		return false
-	}
-	spec := &l.Spec
-	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
-		return false
-	}
-	var good time.Duration
-	if spec.LeaseDurationSeconds != nil {
-		good = time.Duration(*spec.LeaseDurationSeconds) * time.Second
-	}
-	return now.Before(spec.RenewTime.Add(good + leaseGrace))
 }
 
 // hasGates reports whether the birth policy's parameter contains gates.

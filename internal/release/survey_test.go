@@ -4,11 +4,14 @@ package release
 
 import (
 	"cmp"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/metadata"
@@ -26,11 +29,16 @@ func TestSurveyFindsTheInstallation(t *testing.T) {
 	binding := func(namespace string) string {
 		return `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "subjects": [{"kind": "ServiceAccount", "namespace": "` + namespace + `"}]}`
 	}
-	lease := func(renewed time.Time) string {
-		return `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": "a", "leaseDurationSeconds": 2, "renewTime": "` + renewed.UTC().Format("2006-01-02T15:04:05.000000Z") + `"}}`
+	lease := func(holder string, age time.Duration, version int) string {
+		return `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"resourceVersion": "` + strconv.Itoa(version) + `"}, "spec": {"holderIdentity": "` + holder +
+			`", "leaseDurationSeconds": 2, "renewTime": "` + time.Now().Add(-age).UTC().Format("2006-01-02T15:04:05.000000Z") + `"}}`
 	}
-	now := time.Now()
-	stale := lease(now.Add(-time.Hour))
+	// Leases as of each read. The first read has number 1.
+	stale := func(int) string { return lease("a", time.Hour, 1) }
+	fresh := func(int) string { return lease("a", 0, 1) }
+	renewedBy := func(age time.Duration) func(int) string { // by this machine's clock
+		return func(read int) string { return lease("a", age, read) }
+	}
 	always := map[string]string{
 		"/apis/nodegate.dev/v1alpha1/nodegates": `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "items": [{"metadata": {"name": "g"}}]}`,
 	}
@@ -38,6 +46,7 @@ func TestSurveyFindsTheInstallation(t *testing.T) {
 	const refused = elsewhere + ", and may be running there: use --namespace=platform, or --force to release the nodes anyway"
 	for name, c := range map[string]struct {
 		objects map[string]string
+		lease   func(read int) string
 		force   bool
 		// refusal is the expected error, without what follows "…", and remark a part of the remarks.
 		refusal, remark string
@@ -46,39 +55,101 @@ func TestSurveyFindsTheInstallation(t *testing.T) {
 		"without a Lease":                  {objects: map[string]string{bindingPath: binding("nodegate-system")}, remark: "nodegate is not running"},
 		"elsewhere":                        {objects: map[string]string{bindingPath: binding("platform")}, refusal: refused},
 		"elsewhere, forced":                {objects: map[string]string{bindingPath: binding("platform")}, force: true, remark: "it is unknown whether nodegate is running (" + elsewhere},
-		"elsewhere, and a Lease was left":  {objects: map[string]string{bindingPath: binding("platform"), leasePath: stale}, refusal: refused},
+		"elsewhere, and a Lease was left":  {objects: map[string]string{bindingPath: binding("platform")}, lease: stale, refusal: refused},
 		"binding forbidden":                {objects: map[string]string{bindingPath: forbidden}, refusal: "it is unknown whether gates would close on these nodes again: determining nodegate's namespace: …"},
-		"binding forbidden, Lease expired": {objects: map[string]string{bindingPath: forbidden, leasePath: stale}, remark: "nodegate is not running"},
-		"binding forbidden, Lease held":    {objects: map[string]string{bindingPath: forbidden, leasePath: lease(now)}, refusal: "nodegate is running and …"},
+		"binding forbidden, Lease expired": {objects: map[string]string{bindingPath: forbidden}, lease: stale, remark: "nodegate is not running"},
+		"binding forbidden, Lease held":    {objects: map[string]string{bindingPath: forbidden}, lease: fresh, refusal: "nodegate is running and …"},
+		"the clock is ahead":               {objects: map[string]string{bindingPath: binding("nodegate-system")}, lease: renewedBy(20 * time.Second), refusal: "nodegate is running and …"},
+		"the clock is far ahead":           {objects: map[string]string{bindingPath: binding("nodegate-system")}, lease: renewedBy(time.Hour), refusal: "nodegate is running and …"},
+		"the clock is ahead, and the Lease is renewed when it has almost expired": {objects: map[string]string{bindingPath: binding("nodegate-system")},
+			lease: func(read int) string { return lease("a", 20*time.Second, 1+read/6) }, refusal: "nodegate is running and …"},
+		"the clock is behind":                                 {objects: map[string]string{bindingPath: binding("nodegate-system")}, lease: renewedBy(-time.Hour), refusal: "nodegate is running and …"},
+		"the clock is behind, and the Lease is not renewed":   {objects: map[string]string{bindingPath: binding("nodegate-system")}, lease: func(int) string { return lease("a", -time.Hour, 1) }, remark: "nodegate is not running"},
+		"the clock is ahead, and the Lease has been released": {objects: map[string]string{bindingPath: binding("nodegate-system")}, lease: func(read int) string { return lease("a"[min(read-1, 1):], time.Hour, read) }, remark: "nodegate is not running"},
+		"the Lease becomes forbidden": {objects: map[string]string{bindingPath: binding("nodegate-system")}, lease: func(read int) string {
+			if read > 1 {
+				return forbidden
+			}
+			return stale(read)
+		}, refusal: "it is unknown whether gates would close on these nodes again: reading the Lease …"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				switch object := cmp.Or(c.objects[r.URL.Path], always[r.URL.Path]); object {
-				case "":
-					http.NotFound(w, r)
-				case forbidden:
-					http.Error(w, forbidden, http.StatusForbidden)
-				default:
-					w.Header().Set("Content-Type", "application/json")
-					_, _ = io.WriteString(w, object) // fails only if the client is gone
+			synctest.Test(t, func(t *testing.T) {
+				reads := 0
+				config := &rest.Config{Transport: handle(func(w http.ResponseWriter, r *http.Request) {
+					object := cmp.Or(c.objects[r.URL.Path], always[r.URL.Path])
+					if r.URL.Path == leasePath && c.lease != nil {
+						reads++
+						object = c.lease(reads)
+					}
+					switch object {
+					case "":
+						http.NotFound(w, r)
+					case forbidden:
+						http.Error(w, forbidden, http.StatusForbidden)
+					default:
+						w.Header().Set("Content-Type", "application/json")
+						_, _ = io.WriteString(w, object) // never fails
+					}
+				})}
+				s, err := survey(t.Context(), config, metadata.NewForConfigOrDie(config), "nodegate-system")
+				if err != nil {
+					t.Fatal(err)
 				}
-			}))
-			defer server.Close()
-			config := &rest.Config{Host: server.URL}
-			s, err := survey(t.Context(), config, metadata.NewForConfigOrDie(config), "nodegate-system")
-			if err != nil {
-				t.Fatal(err)
-			}
-			remarks, refusal := s.judge([]*gate.Node{closedNode("n1")}, &Options{Force: c.force})
-			text := strings.Join(remarks, "\n")
-			got := ""
-			if refusal != nil {
-				got = refusal.Error()
-			}
-			beginning, more := strings.CutSuffix(c.refusal, "…")
-			if got != c.refusal && (!more || !strings.HasPrefix(got, beginning)) || !strings.Contains(text, c.remark) {
-				t.Errorf("error: %v; remarks: %s", refusal, text)
-			}
+				remarks, refusal := s.judge([]*gate.Node{closedNode("n1")}, &Options{Force: c.force})
+				text := strings.Join(remarks, "\n")
+				got := ""
+				if refusal != nil {
+					got = refusal.Error()
+				}
+				beginning, more := strings.CutSuffix(c.refusal, "…")
+				if got != c.refusal && (!more || !strings.HasPrefix(got, beginning)) || !strings.Contains(text, c.remark) {
+					t.Errorf("error: %v; remarks: %s", refusal, text)
+				}
+			})
 		})
 	}
+}
+
+// A Lease that has expired by this machine's clock is observed for as long as it lasts, and no longer
+// if the command is interrupted.
+func TestSurveyWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit, want time.Duration
+	}{
+		"until it has expired": {time.Hour, 3 * time.Second},
+		"interrupted":          {time.Second, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				config := &rest.Config{Transport: handle(func(w http.ResponseWriter, r *http.Request) {
+					if !strings.HasSuffix(r.URL.Path, "/leases/nodegate") {
+						http.NotFound(w, r)
+						return
+					}
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 2, "renewTime": "1999-01-01T00:00:00.000000Z"}}`)
+				})}
+				ctx, cancel := context.WithTimeout(t.Context(), c.limit)
+				defer cancel()
+				began := time.Now()
+				_, err := survey(ctx, config, metadata.NewForConfigOrDie(config), "nodegate-system")
+				if took := time.Since(began); took != c.want || (err != nil) != (c.limit == c.want) {
+					t.Errorf("it took %s, want %s; error: %v", took, c.want, err)
+				}
+			})
+		})
+	}
+}
+
+// handle is a transport that calls a function instead of a server.
+type handle func(http.ResponseWriter, *http.Request)
+
+func (h handle) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	w := httptest.NewRecorder()
+	h(w, r)
+	return w.Result(), nil
 }

@@ -266,13 +266,13 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		running, err := release.Running(ctx, u.core, u.Namespace)
-		if err != nil {
-			return false, err
-		}
 		why = fmt.Sprintf("it has %d pods in namespace %s", len(pods), u.Namespace)
-		if running {
-			why = fmt.Sprintf("the Lease %s/%s is held", u.Namespace, v1alpha1.LeaseName)
+		running := false
+		if len(pods) == 0 {
+			why = fmt.Sprintf("the Lease %s/%s is held", u.Namespace, v1alpha1.LeaseName) // unless Running shows the opposite
+			if running, err = release.Running(ctx, u.core, u.Namespace); err != nil {
+				return false, err
+			}
 		}
 		ended := len(pods) == 0 && !running
 		if !ended && why != last {

@@ -4,11 +4,13 @@ package uninstall
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -88,4 +90,71 @@ func TestCheckNamespace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Whether nodegate still runs does not depend on this machine's clock.
+func TestStopController(t *testing.T) {
+	const held = "nodegate is still running (the Lease here/nodegate is held): stop it, and run the command again"
+	for name, c := range map[string]struct {
+		holder string
+		// age is the time since the renewal by this machine's clock, and renewals is the number of
+		// reads for which the Lease is renewed.
+		age      time.Duration
+		renewals int
+		want     string
+		took     time.Duration
+	}{
+		"released":                     {"", time.Second, 0, "", 0},
+		"not renewed":                  {"a", time.Second, 0, "", 3 * time.Second},
+		"not renewed, clock is behind": {"a", -time.Hour, 0, "", 3 * time.Second},
+		"not renewed, clock is ahead":  {"a", time.Hour, 0, "", 3 * time.Second},
+		"renewed":                      {"a", time.Second, 1000, held, stopLimit},
+		"renewed, clock is behind":     {"a", -time.Hour, 1000, held, stopLimit},
+		"renewed, clock is ahead":      {"a", time.Hour, 1000, held, stopLimit},
+		"renewed for a moment":         {"a", time.Hour, 2, "", 3500 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reads, renewed := 0, time.Now()
+				u := uninstallerOf(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/here/leases/nodegate" {
+						http.NotFound(w, r)
+						return
+					}
+					if reads++; reads <= c.renewals {
+						renewed = time.Now()
+					}
+					w.Header().Set("Content-Type", "application/json")
+					fmt.Fprintf(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"resourceVersion": "%d"}, "spec": {"holderIdentity": %q, "leaseDurationSeconds": 2, "renewTime": %q}}`,
+						min(reads, c.renewals), c.holder, renewed.Add(-c.age).UTC().Format("2006-01-02T15:04:05.000000Z"))
+				})
+				began := time.Now()
+				err := u.stopController(t.Context())
+				if took := time.Since(began); took != c.took || (err != nil) != (c.want != "") || err != nil && err.Error() != c.want {
+					t.Errorf("after %s: %v; want %q after %s", took, err, c.want, c.took)
+				}
+			})
+		})
+	}
+}
+
+// uninstallerOf returns an uninstaller that calls a function instead of an API server.
+func uninstallerOf(answer handle) *uninstaller {
+	config := &rest.Config{Transport: answer, QPS: -1}
+	return &uninstaller{
+		Options: Options{Namespace: "here", Out: io.Discard}, reported: make(map[object]bool),
+		core: kubernetes.NewForConfigOrDie(config), objects: metadata.NewForConfigOrDie(config),
+	}
+}
+
+type handle func(http.ResponseWriter, *http.Request)
+
+// RoundTrip implements http.RoundTripper.
+func (h handle) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	w := httptest.NewRecorder()
+	h(w, r)
+	return w.Result(), nil
 }
