@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -242,50 +241,8 @@ func (u *uninstaller) releaseAgain(ctx context.Context) error {
 // could not replace the wait, because only one of the API servers receives it.
 const birthDelay = 5 * time.Second
 
-// Timeouts.
-const (
-	// stopLimit is the timeout for the controller's pods to stop and for its lease to
-	// expire.
-	stopLimit = 2 * time.Minute
-	// settleLimit is the timeout for deletions to take effect in the API server.
-	settleLimit = time.Minute
-)
-
-// workloads is the label selector of nodegate's workloads.
-const workloads = v1alpha1.AppLabel + "=" + v1alpha1.AppController
-
-// stopController deletes the controller's workloads, and waits until the controller has
-// stopped.
-func (u *uninstaller) stopController(ctx context.Context) error {
-	if err := u.deleteAll(ctx, schema.FromAPIVersionAndKind("apps/v1", "Deployment"), u.Namespace, workloads); err != nil {
-		return err
-	}
-	var why, last string
-	err := u.poll(ctx, stopLimit, func(ctx context.Context) (bool, error) {
-		pods, err := u.list(ctx, corev1.SchemeGroupVersion.WithResource("pods"), u.Namespace, workloads)
-		if err != nil {
-			return false, err
-		}
-		why = fmt.Sprintf("it has %d pods in namespace %s", len(pods), u.Namespace)
-		running := false
-		if len(pods) == 0 {
-			why = fmt.Sprintf("the Lease %s/%s is held", u.Namespace, v1alpha1.LeaseName) // unless Running shows the opposite
-			if running, err = release.Running(ctx, u.core, u.Namespace); err != nil {
-				return false, err
-			}
-		}
-		ended := len(pods) == 0 && !running
-		if !ended && why != last {
-			u.report("waiting for nodegate to stop: %s", why)
-			last = why
-		}
-		return ended, nil
-	})
-	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("nodegate is still running (%s): stop it, and run the command again", why)
-	}
-	return err
-}
+// settleLimit is the timeout for deletions to take effect in the API server.
+const settleLimit = time.Minute
 
 // deleteParameters deletes the parameters of the birth policy and the tolerations policy.
 // Their guard, which rejects this, is deleted first.

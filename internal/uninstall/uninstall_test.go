@@ -138,6 +138,46 @@ func TestStopController(t *testing.T) {
 	}
 }
 
+// A pod whose node does not end it may still run, so it is not ignored. The error names what to do.
+func TestStopControllerNamesPods(t *testing.T) {
+	pod := func(name, node, more string) string {
+		return `{"metadata": {"name": "` + name + `"` + more + `}, "spec": {"nodeName": "` + node + `"}}`
+	}
+	const deleted = `, "deletionTimestamp": "1999-12-31T00:00:00Z", "deletionGracePeriodSeconds": 30`
+	for name, c := range map[string]struct {
+		pods []string
+		want string
+	}{
+		"running": {[]string{pod("nodegate-1", "n1", ""), pod("nodegate-2", "", "")},
+			"nodegate is still running (pods in namespace here: nodegate-1 on node n1, nodegate-2): stop it, and run the command again"},
+		"on a dead node": {[]string{pod("nodegate-1", "n1", ""), pod("nodegate-2", "n2", deleted)},
+			"nodegate may still be running (pods in namespace here: nodegate-1 on node n1, nodegate-2 on node n2): " +
+				"the kubelet does not report the end of pods that are being deleted (nodegate-2). If the machine no longer exists, delete its Node (kubectl delete node n2). " +
+				"If the machine is certainly off, delete the pod (kubectl -n here delete pod nodegate-2 --force --grace-period=0). Then run the command again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				u := uninstallerOf(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path != "/api/v1/namespaces/here/pods" {
+						http.NotFound(w, r)
+						return
+					}
+					w.Header().Set("Content-Type", "application/json")
+					_, _ = io.WriteString(w, `{"apiVersion": "v1", "kind": "PodList", "items": [`+strings.Join(c.pods, ",")+"]}") // never fails
+				})
+				var out strings.Builder
+				u.Out = &out
+				if err := u.stopController(t.Context()); err == nil || err.Error() != c.want {
+					t.Errorf("error %v, want %q", err, c.want)
+				}
+				if got := strings.Count(out.String(), "waiting for nodegate to stop: pods in namespace here: nodegate-1 on node n1, nodegate-2"); got != 1 {
+					t.Errorf("%q contains what it waits for %d times, want once", out.String(), got)
+				}
+			})
+		})
+	}
+}
+
 // uninstallerOf returns an uninstaller that calls a function instead of an API server.
 func uninstallerOf(answer handle) *uninstaller {
 	config := &rest.Config{Transport: answer, QPS: -1}
