@@ -40,10 +40,10 @@ func run(ctx context.Context, args []string) error {
 	switch {
 	case os.Getenv(api.PluginNameEnvVar) != "":
 		return withLog(func(log *slog.Logger) error { return runPlugin(ctx, log) })
+	case len(args) == 3 && args[1] == "install": // before the hook, whose arguments begin with "-"
+		return install(args[2])
 	case args[0] == plugin.HookName && len(args) > 1:
 		return withLog(func(log *slog.Logger) error { return runHook(ctx, args[1:], log) })
-	case len(args) == 3 && args[1] == "install":
-		return install(args[2])
 	}
 	return errors.New("usage: nodegate-hold install DIR")
 }
