@@ -50,6 +50,9 @@ type Plugin struct {
 	begun map[string]bool
 	// waiting has the pods that wait, by UID.
 	waiting map[string]*waitingPod
+
+	// writing is locked while the plugin writes the state.
+	writing sync.Mutex
 }
 
 // waitingPod is what attempts to create a container of a pod have in common.
@@ -133,12 +136,25 @@ func (p *Plugin) CreateContainer(_ context.Context, pod *api.PodSandbox, _ *api.
 func (p *Plugin) waiter(pod *api.PodSandbox) *Waiter {
 	w := &Waiter{
 		Store: p.Store, Boot: p.Boot, Uptime: p.Uptime, Log: p.Log,
-		Pod: podOf(pod), Name: pod.GetNamespace() + "/" + pod.GetName(), Since: p.Uptime(),
+		background: p.background, Pod: podOf(pod), Name: pod.GetNamespace() + "/" + pod.GetName(), Since: p.Uptime(),
 	}
 	if before := p.waiting[w.Pod.UID]; before != nil {
 		w.Since, w.gate = before.since, before.gate
 	}
 	return w
+}
+
+// background runs a function that waits for the disk, unless another one is running: the runtime
+// disconnects a plugin that does not answer within two seconds. A later attempt of any pod repeats
+// what is omitted.
+func (p *Plugin) background(write func()) {
+	if !p.writing.TryLock() {
+		return
+	}
+	go func() {
+		defer p.writing.Unlock()
+		write()
+	}()
 }
 
 // mustWait reports whether a pod has to wait, and keeps what the next attempt needs.

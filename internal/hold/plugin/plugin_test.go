@@ -3,6 +3,7 @@
 package plugin
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -270,6 +271,44 @@ func TestAgentIsGone(t *testing.T) {
 		}
 		w.create("s3", "another", true)
 		startPlugin(t, w.Store, "boot-3").create("s1", "waits", true)
+	})
+}
+
+// stuckDisk is a log that blocks, as the disk may, when the plugin is about to write the state.
+type stuckDisk struct {
+	slog.Handler
+	works chan struct{}
+}
+
+func (d stuckDisk) Enabled(context.Context, slog.Level) bool { return true }
+
+func (d stuckDisk) Handle(_ context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "the agent has written nothing") {
+		<-d.works
+	}
+	return nil
+}
+
+// The plugin answers the runtime without waiting for the disk.
+func TestPluginDoesNotWaitForTheDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, stateOf(before, true))
+		disk := stuckDisk{slog.DiscardHandler, make(chan struct{})}
+		w.Log = slog.New(disk)
+		w.attempts(1, "s1", "job")
+		<-time.After(time.Minute)
+		for range 3 { // if it blocked, the test would be deadlocked
+			w.create("s1", "job", true)
+			synctest.Wait()
+		}
+		if state, err := w.Store.Read(); err != nil || len(state.Gates) != 1 {
+			t.Errorf("before the disk works, the state is %+v, %v", state, err)
+		}
+		close(disk.works)
+		synctest.Wait()
+		if state, err := w.Store.Read(); err != nil || len(state.Gates) != 0 {
+			t.Errorf("the state is %+v, %v", state, err)
+		}
 	})
 }
 

@@ -39,6 +39,9 @@ type Waiter struct {
 	// Since is the uptime at which the pod began to wait.
 	Since time.Duration
 
+	// background, if not nil, performs what waits for the disk without waiting for it.
+	background func(func())
+
 	gate  string // for which the pod waits, as logged
 	known bool   // whether the agent knew the pod
 	state *hold.State
@@ -116,7 +119,11 @@ func (w *Waiter) mustWait() bool {
 		if before != "" { // else an earlier attempt has logged it
 			w.Log.Warn("pod has waited long enough, and starts though the gate is closed", "pod", w.Name, "gate", answer.Gate)
 		}
-		w.giveUp(waited)
+		if w.background == nil {
+			w.giveUp(waited)
+		} else {
+			w.background(func() { w.giveUp(waited) })
+		}
 	case before != "":
 		w.Log.Info("pod starts", "pod", w.Name, "gate", before)
 	}
