@@ -22,6 +22,7 @@ const (
 	shutdownMessagePrefix = "nodegate-agent: the machine shuts down in boot "
 	conditionTrue         = "True"
 	conditionFalse        = "False"
+	reasonNotFound        = "NotFound"
 
 	effectPreferNoSchedule = "PreferNoSchedule"
 	operatorEqual          = "Equal"

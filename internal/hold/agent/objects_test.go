@@ -34,6 +34,7 @@ func TestNames(t *testing.T) {
 		shutdownMessagePrefix:     v1alpha1.ShutdownMessagePrefix,
 		conditionTrue:             string(metav1.ConditionTrue),
 		conditionFalse:            string(metav1.ConditionFalse),
+		reasonNotFound:            string(metav1.StatusReasonNotFound),
 		effectPreferNoSchedule:    string(corev1.TaintEffectPreferNoSchedule),
 		operatorEqual:             string(corev1.TolerationOpEqual),
 		operatorExists:            string(corev1.TolerationOpExists),

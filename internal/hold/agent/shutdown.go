@@ -5,12 +5,15 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/nodegate/nodegate/internal/kube/jsonclient"
 )
 
 const (
@@ -101,7 +104,8 @@ func (a *Agent) announcement() (announced, foreign bool) {
 
 // patchCondition merges a condition into the Node's status, and reports whether it has. It tries
 // until it succeeds, because the API server may be unavailable, until another writer announces a
-// shutdown, because its condition must not be changed, or until the context ends.
+// shutdown, because its condition must not be changed, until the Node no longer exists, or until the
+// context ends.
 func (a *Agent) patchCondition(ctx context.Context, condition map[string]any) (done bool) {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{condition}}})
 	if err != nil {
@@ -118,7 +122,9 @@ func (a *Agent) patchCondition(ctx context.Context, condition map[string]any) (d
 			a.Log.Error("the Node's condition cannot be changed yet", "error", fmt.Errorf("patching the Node's status: %w", err).Error())
 		}
 		done = err == nil
-		return done, nil
+		var status *jsonclient.StatusError
+		gone := errors.As(err, &status) && status.Reason == reasonNotFound // not any 404, such as that of a proxy
+		return done || gone, nil
 	})
 	return done
 }

@@ -71,6 +71,35 @@ func TestAnnouncementEnds(t *testing.T) {
 	})
 }
 
+// An announcement and a withdrawal end when the API server reports that the Node does not exist, but
+// not for another answer with the same code, such as that of a proxy.
+func TestPatchEndsWithTheNode(t *testing.T) {
+	const gone, proxy = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"nodes \"mine\" not found","reason":"NotFound","code":404}`, "404 page not found"
+	for _, shutdown := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			answers := []string{proxy, proxy, gone}
+			requests := 0
+			config := &transport.Config{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+				body := answers[min(requests, len(answers)-1)]
+				requests++
+				return &http.Response{StatusCode: http.StatusNotFound, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
+			})}
+			client, err := jsonclient.New("http://test", config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+			defer stop()
+			a := &Agent{Client: client, Node: "mine", Boot: boot, Log: slog.New(slog.DiscardHandler), announced: !shutdown}
+			a.prepare()
+			a.announce(ctx, shutdown)
+			if requests != len(answers) || ctx.Err() != nil {
+				t.Errorf("shutdown %t: %d requests, want %d (%v)", shutdown, requests, len(answers), ctx.Err())
+			}
+		})
+	}
+}
+
 // agentOf returns an agent that reads its Node from an API server that serves the status that list
 // returns, and answers patches with the code that patch returns. Watches report nothing until
 // they count as silent, and everything is listed again.

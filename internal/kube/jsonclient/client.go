@@ -117,6 +117,8 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 type StatusError struct {
 	// Code is the HTTP status code.
 	Code int `json:"code"`
+	// Reason is the API server's reason, if it sent one.
+	Reason string `json:"reason"`
 	// Message is the API server's message or, if it sent none, what it sent.
 	Message string `json:"message"`
 }
