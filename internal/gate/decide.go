@@ -51,9 +51,9 @@ func decideOnce(gates []Gate, f *Facts, now time.Time, ring map[string]bool) Dec
 
 func (d *decider) decide(gates []Gate) {
 	d.blocked = d.Node.blocked()
-	d.lasting = d.Transient.Lasting(d.Node.Taints)
 	d.indexTaints()
 	d.readRecords(gates)
+	d.lasting = d.findLasting()
 	d.readOverrides(gates)
 	d.settleOrphans()
 	for i := range d.slots {
@@ -102,7 +102,8 @@ type workspace struct {
 	slots slots
 	// indexes numbers taints: first those on the node, in the node's order, then those
 	// that a slot wants on the node. holders contains, for each of these taints, a slot
-	// that wants it, or nil. owned contains the ownership of those on the node.
+	// that wants it, or nil. owned contains the ownership of those on the node, in the
+	// same order.
 	indexes map[TaintID]int
 	holders []*slot
 	owned   []ownership

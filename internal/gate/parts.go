@@ -229,11 +229,13 @@ func (d *decider) settled() bool {
 }
 
 // hasCurrentTaint reports whether the slot's recorded taint is one of its gate's
-// current taints. A gate that was edited but must not act keeps another one.
+// current taints. A gate that was edited but must not act keeps another one. A gate that
+// is not accepted may have a key that is not in Transient.GateKeys: only its record shows
+// the gates of other parts that its taint is transient.
 func (s *slot) hasCurrentTaint() bool {
 	if s.keep && s.gate.Mode != v1alpha1.ModePaused {
 		return false
 	}
 	acts := s.gate.Accepted && !s.keep
-	return acts || s.had.Key == "" || s.gate.owns(s.had.Key, s.had.Effect)
+	return acts || s.had.Key == "" || s.gate.Accepted && s.gate.owns(s.had.Key, s.had.Effect)
 }

@@ -183,11 +183,12 @@ func TestWhatIsSettled(t *testing.T) {
 		node *sim
 		want bool
 	}{
-		"an open gate":      {aNode(aGate("a")).open("a"), true},
-		"a closed gate":     {aNode(aGate("a")).closed("a"), true},
-		"a gate that opens": {aNode(aGate("a")).flag("a", "holds").closed("a"), true},
-		"no gate":           {aNode(), true},
-		"a paused gate":     {aNode(aGate("a", paused)).closed("a"), true},
+		"an open gate":                       {aNode(aGate("a")).open("a"), true},
+		"a closed gate":                      {aNode(aGate("a")).closed("a"), true},
+		"a gate that opens":                  {aNode(aGate("a")).flag("a", "holds").closed("a"), true},
+		"no gate":                            {aNode(), true},
+		"a paused gate":                      {aNode(aGate("a", paused)).closed("a"), true},
+		"a paused gate that is not accepted": {aNode(aGate("a", paused, refused)).closed("a"), false},
 		"a paused gate with another gate's taint":       {aNode(aGate("a", paused)).record("a", "Closed", elsewhere), false},
 		"a gate that waits for budget":                  {regressing(), false},
 		"a gate that was granted budget":                {regressing().granting("a"), true},

@@ -133,7 +133,7 @@ type Input struct {
 	Taint v1alpha1.Taint
 	// OtherTaint is the gate's other taint. The same as Taint if the gate has only one.
 	OtherTaint v1alpha1.Taint
-	// Lasting contains the node's taints that are not transient (see Transient),
+	// Lasting contains the node's taints that are not transient (see Facts.Lasting),
 	// computed once for all signals.
 	Lasting []corev1.Taint
 	// Completed contains the successful runs of the current boot that the gate's record

@@ -116,6 +116,24 @@ func (d *decider) indexTaints() {
 		d.indexes[TaintID{t.Key, t.Effect}] = i
 	}
 	d.holders = slices.Grow(d.holders, len(d.Node.Taints))[:len(d.Node.Taints)]
+	d.owned = slices.Grow(d.owned, len(d.Node.Taints))[:len(d.Node.Taints)]
+}
+
+// findLasting marks the taints for which records account, and returns the other ones that
+// are not transient.
+func (d *decider) findLasting() []corev1.Taint {
+	for i := range d.slots {
+		if at := d.taintIndex(d.slots[i].had.Key, d.slots[i].had.Effect); at >= 0 {
+			d.owned[at].recorded = true
+		}
+	}
+	var lasting []corev1.Taint
+	for i := range d.Node.Taints {
+		if t := &d.Node.Taints[i]; !d.owned[i].recorded && !d.Transient.is(t.Key) {
+			lasting = append(lasting, *t)
+		}
+	}
+	return lasting
 }
 
 // taintIndex returns the index of the node's taint with the given key and effect, or
@@ -190,6 +208,8 @@ func (d *decider) accounted(t v1alpha1.Taint) bool {
 
 // ownership combines what the slots want that a taint of the node belongs to.
 type ownership struct {
+	// recorded is true if a record with which the decision starts accounts for the taint.
+	recorded bool
 	// any is true if the taint belongs to a slot, and kept if one of them keeps it.
 	any, kept bool
 	// left is true if a slot leaves the taint for now, because it is contended. restores
@@ -203,7 +223,6 @@ type ownership struct {
 // taints rather than each taint's slots: a kubelet may register with thousands of taints
 // and records, and comparing each with each would take seconds.
 func (d *decider) findOwners() {
-	d.owned = slices.Grow(d.owned, len(d.Node.Taints))[:len(d.Node.Taints)]
 	for i := range d.slots {
 		s := &d.slots[i]
 		for _, at := range d.taintsOf(s) {

@@ -52,7 +52,8 @@ var startupSuffixes = []string{
 var setupTaints = v1alpha1.SetupTaintKeys()
 
 // Transient distinguishes transient taints from those that determine which pods belong
-// on a node. The zero value covers the well-known keys.
+// on a node. The zero value covers the well-known keys. A taint for which a record on the
+// node accounts is transient, whatever its key is (see Facts.Lasting).
 type Transient struct {
 	// Prefixes contains prefixes of further transient taint keys.
 	Prefixes []string
@@ -61,20 +62,24 @@ type Transient struct {
 	GateKeys map[string]bool
 }
 
-// Is reports whether taints with this key are transient.
-func (t Transient) Is(key string) bool {
+// is reports whether taints with this key are transient.
+func (t Transient) is(key string) bool {
 	return t.GateKeys[key] || t.foreign(key)
 }
 
-// Lasting returns the taints that are not transient.
-func (t Transient) Lasting(taints []corev1.Taint) []corev1.Taint {
-	var lasting []corev1.Taint
-	for i := range taints {
-		if !t.Is(taints[i].Key) {
-			lasting = append(lasting, taints[i])
-		}
+// Lasting returns the node's taints that are not transient, as a decision does. A taint for
+// which a record accounts is a gate's own, even if no gate that exists has its key: the gate
+// has been deleted or edited, or must not act at present. Daemons that do not tolerate it
+// start when it is removed, so other gates must wait for them.
+func (f *Facts) Lasting() []corev1.Taint {
+	if !slices.ContainsFunc(f.Node.Taints, func(t corev1.Taint) bool { return !f.Transient.is(t.Key) }) {
+		return nil // the records make no difference
 	}
-	return lasting
+	d := newDecider(f, f.Node.Created)
+	defer d.done()
+	d.indexTaints()
+	d.readRecords(nil)
+	return d.findLasting()
 }
 
 // Foreign reports whether one of the taints is transient, keeps pods off the node, and does

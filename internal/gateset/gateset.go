@@ -209,12 +209,13 @@ func sameSignals(a, b *v1alpha1.NodeGate) bool {
 
 // addKeys adds the taint keys of a gate. Nodes may have its taints even if it is not in force,
 // for example because it has become invalid. But a gate that may not use a key does not make
-// other gates ignore the taints of that key, which belong to other programs.
+// other gates ignore the taints of that key, which belong to other programs. Taints that gates
+// have added before are recognized by their records (see gate.Facts.Lasting).
 func (s *Set) addKeys(name string, policy gate.KeyPolicy) {
 	spec := &s.Declared[name].Spec
 	switch {
 	case spec.Taint.Key == "": // it cannot be read
-	case spec.Mode == v1alpha1.ModeDryRun: // no node has its taints
+	case spec.Mode == v1alpha1.ModeDryRun: // it adds no taints
 	case s.Acceptance[name].Reason == v1alpha1.ReasonTaintKeyNotAllowed:
 	default:
 		for _, t := range spec.Taints() {

@@ -149,7 +149,8 @@ func daemonSetMissesNodes(j *checker, s *subject) (hits []hit) {
 func (j *checker) missed(s *subject, ds *gate.DaemonSet) (names []string) {
 	transient := gate.Transient{GateKeys: j.set.Keys}
 	for _, n := range s.nodes {
-		in := gate.Input{Facts: &gate.Facts{Node: *n}, Taint: s.Taint, OtherTaint: s.TaintInUse(), Lasting: transient.Lasting(n.Taints)}
+		facts := &gate.Facts{Node: *n, Transient: transient}
+		in := gate.Input{Facts: facts, Taint: s.Taint, OtherTaint: s.TaintInUse(), Lasting: facts.Lasting()}
 		if !signal.Belongs(ds, in) {
 			names = append(names, n.Name)
 		}

@@ -128,6 +128,13 @@ func recorded(n *gate.Node, gateName string) *gate.Node {
 	return n
 }
 
+// closed adds the record of a gate that has closed with the node's first taint.
+func closed(n *gate.Node, gateName string) *gate.Node {
+	r := gate.Record{State: v1alpha1.StateClosed, Taint: gate.TaintText(v1alpha1.TaintOf(n.Taints[0]))}
+	n.Records = map[string]string{gateName: r.String()}
+	return n
+}
+
 func nodePool(text string) unstructured.Unstructured {
 	var u unstructured.Unstructured
 	if err := yaml.Unmarshal([]byte("metadata: {name: pool}\nspec:\n  template:\n"+text), &u.Object); err != nil {
@@ -263,6 +270,7 @@ var cases = map[string]ruleCases{
 			"a node that is not ready":   with([]string{agent("")}, daemonSets(tolerant), nodes(node("n1", nil, corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}))),
 			"the gate's own taint":       with([]string{agent("  mode: DryRun\n")}, daemonSets(daemon("agent", tolerating())), nodes(node("n1", nil, taintA))),
 			"another gate's taint":       with([]string{agent(""), otherGate}, daemonSets(tolerant), nodes(node("n1", nil, corev1.Taint{Key: "example.com/b", Effect: corev1.TaintEffectNoSchedule}))),
+			"a deleted gate's taint":     with([]string{agent("")}, daemonSets(tolerant), nodes(closed(node("n1", nil, dedicated(corev1.TaintEffectNoSchedule)), "deleted"))),
 			"the gate excludes the node": with([]string{by("{matchLabels: {a: b}}")}, daemonSets(tolerant), nodes(node("n1", labels.Set{"a": "b"}), node("n2", nil, dedicated(corev1.TaintEffectNoSchedule)))),
 			"same selector in the gate": with([]string{by("{matchLabels: {a: b}}")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) {
 				ds.Affinity = nodeaffinity.NewRequiredNodeAffinity(map[string]string{"a": "b"}, nil)

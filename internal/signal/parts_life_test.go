@@ -106,7 +106,7 @@ func drawSpec(t *rapid.T, name string) v1alpha1.NodeGateSpec {
 }
 
 func newLife(t *rapid.T) *life {
-	w := aNode(with("a"), with("b"), nodeCreated(time.Duration(rapid.SampledFrom([]int{1, 10000}).Draw(t, "age"))*time.Second))
+	w := aNode(with("a"), with("b", tolerating("k1.example/t")), nodeCreated(time.Duration(rapid.SampledFrom([]int{1, 10000}).Draw(t, "age"))*time.Second))
 	n := &w.facts.Node
 	n.UID, n.Taints, n.Records, n.Annotations = "uid-n1", nil, map[string]string{}, map[string]string{}
 	n.Conditions = []gate.Condition{{Type: "X", Status: "False"}, {Type: "Ready", Status: "True"}, {Type: "Y", Status: "True"}}
@@ -125,17 +125,40 @@ func newLife(t *rapid.T) *life {
 		}
 		l.gates = append(l.gates, g)
 	}
-	accepted := gate.Accept(l.gates, gate.KeyPolicy{})
+	l.accept(t)
+	l.parts = gate.Divide(l.gates, l.facts.DaemonSets)
+	return l
+}
+
+// accept determines which gates are in force, and which keys other gates ignore, as package
+// gateset does. Some gates may have closed before, even if they are no longer in force.
+func (l *life) accept(t *rapid.T) {
+	if rapid.IntRange(0, 3).Draw(t, "a key is not allowed") == 0 {
+		l.facts.Allowed = gate.AllowedTaints{}
+		for _, key := range []string{"k1.example/t", "k3.example/t", "k4.example/t"} {
+			l.facts.Allowed[gate.TaintID{Key: key, Effect: corev1.TaintEffectNoSchedule}] = true
+		}
+	}
+	accepted := gate.Accept(l.gates, gate.KeyPolicy{Allowed: l.facts.Allowed})
 	keys := map[string]bool{}
 	for i := range l.gates {
-		l.gates[i].Accepted = accepted[l.gates[i].Name].Accepted
-		for _, taint := range l.gates[i].Taints() {
-			keys[taint.Key] = true
+		g := &l.gates[i]
+		a := accepted[g.Name]
+		g.Accepted = a.Accepted
+		for _, taint := range g.Taints() {
+			if a.Reason != v1alpha1.ReasonTaintKeyNotAllowed && l.facts.Allowed.Allows(taint) {
+				keys[taint.Key] = true
+			}
+		}
+		if rapid.IntRange(0, 3).Draw(t, g.Name+" has closed before") == 0 {
+			had := l.facts.Node.Taints
+			addRecords(&l.facts, v1alpha1.StateClosed, *g)
+			if slices.ContainsFunc(had, func(t corev1.Taint) bool { return t.Key == g.Taint.Key }) {
+				l.facts.Node.Taints = had // another gate has the same taint
+			}
 		}
 	}
 	l.facts.Transient.GateKeys = keys
-	l.parts = gate.Divide(l.gates, l.facts.DaemonSets)
-	return l
 }
 
 func (l *life) actions() map[string]func(*rapid.T) {

@@ -174,9 +174,8 @@ func (t *tracer) boundBefore(kept v1alpha1.Taint, at time.Time) bool {
 func (t *tracer) signals(out *Gate, g *gate.Gate, v *gate.Verdict) []Signal {
 	readings := v.Readings
 	if readings == nil {
-		lasting := t.facts.Transient.Lasting(t.facts.Node.Taints)
 		in := gate.Input{
-			Facts: t.facts, Taint: g.Taint, OtherTaint: g.Taint, Lasting: lasting, Open: v.Before == v1alpha1.StateOpen, Now: t.now,
+			Facts: t.facts, Taint: g.Taint, OtherTaint: g.Taint, Lasting: t.facts.Lasting(), Open: v.Before == v1alpha1.StateOpen, Now: t.now,
 		}
 		for _, s := range g.Signals {
 			readings = append(readings, s.Read(in))
