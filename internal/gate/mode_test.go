@@ -133,6 +133,30 @@ func TestDryRunIsNotContended(t *testing.T) {
 	}
 }
 
+// A gate that acts restores a taint that it shares, also for another gate that does not
+// select the node at the moment. A dry run restores nothing, so a user can open that gate.
+func TestDryRunRestoresNoSharedTaint(t *testing.T) {
+	hand := follower("hand", manual, selecting("pool=gpu"), tainting(cniTaint))
+	for name, c := range map[string]struct {
+		node *sim
+		want string
+	}{
+		"it acts": {aNode(aGate("cni"), hand).record("cni", "Closed"),
+			"[" + cniTaint + "] cni:Closed>Closed(Birth) hand:Closed>Closed(Birth)"},
+		"dry run": {aNode(aGate("cni", inDryRun), hand).shadow("cni", "Closed"),
+			"write [] cni:Closed>Closed(Birth) dry hand:Closed>Open(OpenedByHand)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := c.node.record("hand", "Closed", taintedBy(cniTaint)).taint(cniTaint).label("pool", "cpu").flag("hand", "holds")
+			s.run(t)
+			s.untaint(cniTaint).run(t)
+			if got := show(s.after(LeavesAfter/2).label("pool", "gpu").run(t)); got != c.want {
+				t.Errorf("\n got %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
 // An opening in a dry run does not make the patch of other gates depend on the boot.
 func TestDryRunGuardsNoWrite(t *testing.T) {
 	d := aNode(aGate("a", inDryRun), aGate("b")).age(time.Second).flag("a", "holds").run(t)
