@@ -22,7 +22,8 @@ import (
 // gates in dry run acted. The records of these gates on that node are shadows, which
 // are passed from one decision to the next (Verdict.Shadow, Facts.Shadow) instead of
 // being written. Its taints are the real ones, plus those that closed gates in dry run
-// would have added, minus those that open ones would have removed.
+// would have added, minus those that open ones would have removed. Taints for which the
+// records of other gates account stay.
 //
 // For gates that act, only the decision about the real node counts. It ignores gates in
 // dry run, except that it removes the records that they had before, so that what they
@@ -153,7 +154,7 @@ func (d *decider) withDryRun(gates []Gate) (f Facts, supposed map[string]bool) {
 		}
 		n.Taints = slices.DeleteFunc(n.Taints, func(on corev1.Taint) bool {
 			holds := isClosed && on.Key == t.Key && on.Effect == t.Effect
-			return g.owns(on.Key, on.Effect) && !holds
+			return g.owns(on.Key, on.Effect) && !holds && !d.recorded(on.Key, on.Effect)
 		})
 	}
 	for _, t := range closed {

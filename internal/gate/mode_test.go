@@ -133,6 +133,21 @@ func TestDryRunIsNotContended(t *testing.T) {
 	}
 }
 
+// In a dry run, a taint that an open gate shares with a closed gate that acts stays on the
+// node.
+func TestDryRunKeepsSharedTaint(t *testing.T) {
+	acting, tried := aGate("cni"), aGate("d", inDryRun, tainting(cniTaint))
+	reader := follower("e", inDryRun, waitingFor(whileTaint{cniTaint, true}))
+	check(t, map[string]spec{
+		"another gate has closed with it": {aNode(acting, tried, reader).closed("cni").shadow("d", "Open").granting("e"),
+			"[" + cniTaint + "] cni:Closed>Closed(Birth) d:Open>Open(Birth) dry e:Open>Closed(SignalsHold) dry"},
+		"the other gate is open": {aNode(acting, tried, reader).open("cni").flag("cni", "holds").shadow("d", "Open").granting("e"),
+			"[] cni:Open>Open(Birth) d:Open>Open(Birth) dry e:Open>Open dry"},
+		"another program has added it": {aNode(tried, reader).taint(cniTaint).shadow("d", "Open").granting("e"),
+			"[" + cniTaint + "] d:Open>Open(Birth) dry e:Open>Open dry"},
+	})
+}
+
 // A gate that acts restores a taint that it shares, also for another gate that does not
 // select the node at the moment. A dry run restores nothing, so a user can open that gate.
 func TestDryRunRestoresNoSharedTaint(t *testing.T) {

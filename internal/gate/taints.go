@@ -148,6 +148,13 @@ func (d *decider) taintIndex(key string, effect corev1.TaintEffect) int {
 	return -1
 }
 
+// recorded reports whether a record with which the decision starts accounts for a taint of
+// the node with this key and effect.
+func (d *decider) recorded(key string, effect corev1.TaintEffect) bool {
+	at := d.taintIndex(key, effect)
+	return at >= 0 && d.owned[at].recorded
+}
+
 // carries reports whether the node carries the taint, with any value.
 func (d *decider) carries(t v1alpha1.Taint) bool { return d.taintIndex(t.Key, t.Effect) >= 0 }
 
