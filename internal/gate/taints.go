@@ -129,7 +129,7 @@ func (d *decider) findLasting() []corev1.Taint {
 	}
 	var lasting []corev1.Taint
 	for i := range d.Node.Taints {
-		if t := &d.Node.Taints[i]; !d.owned[i].recorded && !d.Transient.is(t.Key) {
+		if t := &d.Node.Taints[i]; !d.owned[i].recorded && !d.Transient.Is(t.Key) {
 			lasting = append(lasting, *t)
 		}
 	}

@@ -62,8 +62,8 @@ type Transient struct {
 	GateKeys map[string]bool
 }
 
-// is reports whether taints with this key are transient.
-func (t Transient) is(key string) bool {
+// Is reports whether taints with this key are transient.
+func (t Transient) Is(key string) bool {
 	return t.GateKeys[key] || t.foreign(key)
 }
 
@@ -72,7 +72,7 @@ func (t Transient) is(key string) bool {
 // has been deleted or edited, or must not act at present. Daemons that do not tolerate it
 // start when it is removed, so other gates must wait for them.
 func (f *Facts) Lasting() []corev1.Taint {
-	if !slices.ContainsFunc(f.Node.Taints, func(t corev1.Taint) bool { return !f.Transient.is(t.Key) }) {
+	if !slices.ContainsFunc(f.Node.Taints, func(t corev1.Taint) bool { return !f.Transient.Is(t.Key) }) {
 		return nil // the records make no difference
 	}
 	d := newDecider(f, f.Node.Created)
