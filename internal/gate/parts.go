@@ -221,7 +221,7 @@ func (d *decider) settled() bool {
 		return false
 	}
 	for i := range d.slots {
-		if s := &d.slots[i]; s.gate == nil || s.was != "" || s.verdict.Wants != "" || !s.hasCurrentTaint() {
+		if s := &d.slots[i]; s.gate == nil || s.was != "" || s.verdict.Wants != "" || !d.hasCurrentTaint(s) {
 			return false
 		}
 	}
@@ -229,13 +229,14 @@ func (d *decider) settled() bool {
 }
 
 // hasCurrentTaint reports whether the slot's recorded taint is one of its gate's
-// current taints. A gate that was edited but must not act keeps another one. A gate that
-// is not accepted may have a key that is not in Transient.GateKeys: only its record shows
-// the gates of other parts that its taint is transient.
-func (s *slot) hasCurrentTaint() bool {
+// current taints. A gate that was edited but must not act keeps another one. If a gate may
+// not use its key, the key may not be in Transient.GateKeys: only the record shows the gates
+// of other parts that the taint is transient.
+func (d *decider) hasCurrentTaint(s *slot) bool {
 	if s.keep && s.gate.Mode != v1alpha1.ModePaused {
 		return false
 	}
 	acts := s.gate.Accepted && !s.keep
-	return acts || s.had.Key == "" || s.gate.Accepted && s.gate.owns(s.had.Key, s.had.Effect)
+	isKnown := s.gate.Accepted || d.Transient.GateKeys[s.had.Key]
+	return acts || s.had.Key == "" || isKnown && s.gate.owns(s.had.Key, s.had.Effect)
 }

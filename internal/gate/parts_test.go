@@ -172,6 +172,12 @@ func TestOnlyAffectedSignalsAreRead(t *testing.T) {
 	}
 }
 
+// knowing makes all gates treat the taint of a gate as transient.
+func (s *sim) knowing(gateName string) *sim {
+	s.facts.Transient.GateKeys = map[string]bool{aGate(gateName).Taint.Key: true}
+	return s
+}
+
 // TestWhatIsSettled checks after which decisions the parts may be decided separately.
 func TestWhatIsSettled(t *testing.T) {
 	elsewhere := func(r *Record) { r.Taint = "elsewhere:NoSchedule" }
@@ -183,12 +189,15 @@ func TestWhatIsSettled(t *testing.T) {
 		node *sim
 		want bool
 	}{
-		"an open gate":                       {aNode(aGate("a")).open("a"), true},
-		"a closed gate":                      {aNode(aGate("a")).closed("a"), true},
-		"a gate that opens":                  {aNode(aGate("a")).flag("a", "holds").closed("a"), true},
-		"no gate":                            {aNode(), true},
-		"a paused gate":                      {aNode(aGate("a", paused)).closed("a"), true},
-		"a paused gate that is not accepted": {aNode(aGate("a", paused, refused)).closed("a"), false},
+		"an open gate":                                  {aNode(aGate("a")).open("a"), true},
+		"a closed gate":                                 {aNode(aGate("a")).closed("a"), true},
+		"a gate that opens":                             {aNode(aGate("a")).flag("a", "holds").closed("a"), true},
+		"no gate":                                       {aNode(), true},
+		"a paused gate":                                 {aNode(aGate("a", paused)).closed("a"), true},
+		"a gate that is not accepted":                   {aNode(aGate("a", refused)).closed("a").knowing("a"), true},
+		"a gate that may not use its key":               {aNode(aGate("a", refused)).closed("a"), false},
+		"a paused gate that is not accepted":            {aNode(aGate("a", paused, refused)).closed("a").knowing("a"), true},
+		"a paused gate that may not use its key":        {aNode(aGate("a", paused, refused)).closed("a"), false},
 		"a paused gate with another gate's taint":       {aNode(aGate("a", paused)).record("a", "Closed", elsewhere), false},
 		"a gate that waits for budget":                  {regressing(), false},
 		"a gate that was granted budget":                {regressing().granting("a"), true},

@@ -77,6 +77,10 @@ func TestRecordedTaintsAreTransient(t *testing.T) {
 			a.Accepted = false
 			return &a
 		}, true},
+		"deleted, and its key not allowed": {func(_ gate.Gate, f *gate.Facts) *gate.Gate {
+			f.Allowed = gate.AllowedTaints{{Key: gateKey, Effect: corev1.TaintEffectNoSchedule}: true}
+			return nil
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b, w := cascade(t)
