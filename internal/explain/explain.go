@@ -150,7 +150,7 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 	g, _ := f.Gates.Gate(v.Gate) // nil for a gate that does not exist
 	e := Gate{
 		Gate: v.Gate, Unknown: g == nil, DryRun: v.DryRun, State: cmp.Or(v.Before, StateNone),
-		Reason: v.Reason, Since: v.Since.UTC(), Taint: f.taint(v, g),
+		Reason: v.Reason, Since: v.Since.UTC(), Taint: v.TaintOn(&f.Node.Node, &f.Decision, g),
 		Deadline: v.Due.UTC(), Overdue: v.Overdue, Throttled: v.Wants == gate.WantBudget, Contended: v.Contended,
 		Condition: conditionOf(v), ConditionThrottled: v.Wants == gate.WantCondition,
 		NotInForce: f.Gates.Rejection(v.Gate), NonMember: v.NonMember, Ring: v.Ring,
@@ -161,7 +161,7 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 	case after != e.State:
 		e.Becomes, e.Since = after, v.ClosedSince.UTC()
 	}
-	e.Soft = strings.HasSuffix(e.Taint, ":"+string(corev1.TaintEffectPreferNoSchedule))
+	e.Soft = gate.IsSoft(e.Taint)
 	if g != nil {
 		e.CloseWhen = g.CloseWhen
 		e.Signals = f.explainSignals(v, g)
@@ -198,18 +198,6 @@ func conditionOf(v *gate.Verdict) string {
 func (f *Facts) hasUnreadableRecord(name string) bool {
 	_, err := gate.ParseRecord(f.Node.Node.Records[name])
 	return err != nil
-}
-
-// taint returns the taint that the gate has on the node, or would add to it.
-func (f *Facts) taint(v *gate.Verdict, g *gate.Gate) string {
-	raw := cmp.Or(f.Decision.Records[v.Gate], v.Shadow, f.Node.Node.Records[v.Gate])
-	if r, err := gate.ParseRecord(raw); err == nil && r.Taint != "" {
-		return r.Taint
-	}
-	if g == nil {
-		return ""
-	}
-	return gate.TaintText(g.Taint)
 }
 
 func (f *Facts) explainSignals(v *gate.Verdict, g *gate.Gate) []Signal {

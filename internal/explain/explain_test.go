@@ -187,6 +187,11 @@ spec:
 		records: map[string]string{"agent": strings.Replace(clitest.Birth, "NoSchedule", "PreferNoSchedule", 1)},
 	},
 	{
+		name: "effect-edited", age: 3 * time.Minute,
+		gates:   []string{strings.Replace(clitest.ByLabel("agent", ""), "NoSchedule", "PreferNoSchedule", 1)},
+		records: map[string]string{"agent": clitest.Birth},
+	},
+	{
 		name: "opted-out", age: 3 * time.Minute,
 		gates:  []string{clitest.ByLabel("agent", "")},
 		labels: map[string]string{v1alpha1.OptOutLabel: v1alpha1.OptOutValue},

@@ -3,7 +3,9 @@
 package gate
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -220,6 +222,29 @@ func (d *Decision) Opens() bool {
 func (v *Verdict) Waiting(closeWhen bool) int {
 	all := v.signals()
 	return slices.IndexFunc(v.Readings, func(r Reading) bool { return r.State.IsAwaited(closeWhen, all) })
+}
+
+// TaintOn returns the taint that the gate has on the node after the decision, or would add to it,
+// in the form used in records, or "". g is nil for a gate that does not exist. If the gate is
+// closed, and only the taint that is on the node now keeps pods off, it returns that one, which
+// stays until the decision is written.
+func (v *Verdict) TaintOn(n *Node, d *Decision, g *Gate) (text string) {
+	if g != nil {
+		text = TaintText(g.Taint)
+	}
+	if r, err := ParseRecord(cmp.Or(d.Records[v.Gate], v.Shadow, n.Records[v.Gate])); err == nil && r.Taint != "" {
+		text = r.Taint
+	}
+	now, _ := ParseRecord(n.Records[v.Gate])
+	if v.Before == v1alpha1.StateClosed && !v.DryRun && now.Taint != "" && !IsSoft(now.Taint) && IsSoft(text) {
+		return now.Taint
+	}
+	return text
+}
+
+// IsSoft reports whether a taint, in the form used in records, does not keep pods off a node.
+func IsSoft(taint string) bool {
+	return strings.HasSuffix(taint, ":"+string(corev1.TaintEffectPreferNoSchedule))
 }
 
 // signals returns the combined state of the gate's signals.

@@ -5,14 +5,11 @@
 package wait
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -127,7 +124,8 @@ func (t *Tracker) nodeState(n *gate.Node, now time.Time) (node state, closed boo
 	decision := t.gates.DecideNode(n, now)
 	for i := range decision.Verdicts {
 		v := &decision.Verdicts[i]
-		if v.DryRun || t.gate != "" && v.Gate != t.gate || t.gate == "" && t.isSoft(v.Gate, n, &decision) {
+		g, _ := t.gates.Gate(v.Gate)
+		if v.DryRun || t.gate != "" && v.Gate != t.gate || t.gate == "" && gate.IsSoft(v.TaintOn(n, &decision, g)) {
 			continue
 		}
 		if v.Before == v1alpha1.StateClosed || v.After == v1alpha1.StateClosed {
@@ -137,16 +135,6 @@ func (t *Tracker) nodeState(n *gate.Node, now time.Time) (node state, closed boo
 	}
 	slices.Sort(node.heldBy)
 	return node, closed
-}
-
-// isSoft reports whether the gate's taint on the node has the effect PreferNoSchedule, which does
-// not keep pods off the node.
-func (t *Tracker) isSoft(name string, n *gate.Node, d *gate.Decision) bool {
-	if r, err := gate.ParseRecord(cmp.Or(d.Records[name], n.Records[name])); err == nil && r.Taint != "" {
-		return r.RecordedTaint().Effect == corev1.TaintEffectPreferNoSchedule
-	}
-	g, declared := t.gates.Gate(name)
-	return declared && g.Taint.Effect == corev1.TaintEffectPreferNoSchedule
 }
 
 // Met reports whether there are nodes and all of them are in the desired state.
