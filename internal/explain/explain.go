@@ -288,6 +288,8 @@ func signalStep(g *gate.Gate, r *gate.Reading) string {
 		return holdsStep // whatever the reason, such as that a condition is missing (whenMissing: Holds)
 	case g.CloseWhen && r.Reason == v1alpha1.ReadingDiffers:
 		return unknownStep
+	case g.CloseWhen && r.Reason == v1alpha1.ReadingNoneHolds:
+		return anyOfUnknownStep
 	}
 	return nextSteps[r.Reason]
 }

@@ -135,8 +135,16 @@ spec:
 metadata: {name: absent}
 spec:
   taint: {key: example.com/a, effect: NoSchedule}
-  closeWhen: [{name: checked, condition: {type: Unchecked, status: "True", whenMissing: Holds}}]`},
-		records: map[string]string{"stale": followed, "lost": followed, "absent": followed},
+  closeWhen: [{name: checked, condition: {type: Unchecked, status: "True", whenMissing: Holds}}]`, `
+metadata: {name: either}
+spec:
+  taint: {key: example.com/a, effect: NoSchedule}
+  closeWhen:
+  - name: link-or-label
+    anyOf:
+    - {name: link, condition: {type: LinkDown, status: "True"}}
+    - {name: broken, label: {key: broken}}`},
+		records: map[string]string{"stale": followed, "lost": followed, "absent": followed, "either": followed},
 		labels:  map[string]string{"present": ""},
 		conditions: []gate.Condition{
 			{Type: "DiskBroken", Status: corev1.ConditionTrue, Transition: clitest.Now.Add(-50 * time.Minute), Heartbeat: clitest.Now.Add(-10 * time.Minute)},

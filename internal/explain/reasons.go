@@ -95,10 +95,11 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 }
 
 const (
-	setupStep       = "wait: a cloud controller or provisioner is still setting up the node; see its own taints"
-	missingStep     = "find out why the node does not have what the message names, or not with the required value: check the program that sets it"
-	tooBrieflyStep  = "wait: this resolves itself after forSeconds or minReadySeconds"
-	unknownStep     = "the status of the condition is Unknown, which neither opens nor closes a gate: check the program that sets it"
-	unreachableStep = "check the node: no gate opens on a node that is unreachable or shutting down"
-	holdsStep       = "a closeWhen gate stays closed while its signals hold"
+	setupStep        = "wait: a cloud controller or provisioner is still setting up the node; see its own taints"
+	missingStep      = "find out why the node does not have what the message names, or not with the required value: check the program that sets it"
+	tooBrieflyStep   = "wait: this resolves itself after forSeconds or minReadySeconds"
+	unknownStep      = "the status of the condition is Unknown, which neither opens nor closes a gate: check the program that sets it"
+	anyOfUnknownStep = "an alternative of anyOf is unknown, which neither opens nor closes a gate: the message has the reason for each"
+	unreachableStep  = "check the node: no gate opens on a node that is unreachable or shutting down"
+	holdsStep        = "a closeWhen gate stays closed while its signals hold"
 )

@@ -95,8 +95,13 @@ func TestEveryReadingHasANextStep(t *testing.T) {
 			t.Errorf("%s: the runbook has %q, want %q", value, rows[value], text)
 		}
 	}
-	if row := rows["Differs of a closeWhen gate"]; !contains(row, unknownStep) {
-		t.Errorf("Differs of a closeWhen gate: the runbook has %q, want %q", row, unknownStep)
+	for reading, text := range map[string]string{
+		"Differs of a closeWhen gate": unknownStep, "NoneHolds of a closeWhen gate": anyOfUnknownStep,
+		"Missing of a closeWhen gate (whenMissing: Holds)": holdsStep,
+	} {
+		if row := rows[reading]; !contains(row, text) {
+			t.Errorf("%s: the runbook has %q, want %q", reading, row, text)
+		}
 	}
 }
 
