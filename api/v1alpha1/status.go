@@ -117,13 +117,13 @@ type WaitingNode struct {
 	// +optional
 	Since metav1.Time `json:"since,omitzero"`
 	// signal is the first signal, in the order of the gate's spec, that the node
-	// waits for. For a closeWhen gate, it is the first signal that keeps the gate
-	// closed.
+	// waits for. For a closeWhen gate, it is the first signal that is unknown or, if
+	// all signals hold, the first signal. Empty if a signal does not hold.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Signal string `json:"signal,omitempty"`
-	// reason is the reason why the signal does not hold. For a closeWhen gate, it
-	// is the reason why the signal holds.
+	// reason is the reason for the signal's state, or, without a signal, what keeps
+	// the gate closed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
