@@ -71,7 +71,8 @@ type Gate struct {
 	// NotInForce is the reason why the gate is not in force. Empty if it is in force.
 	NotInForce string `json:"notInForce,omitempty"`
 	// Open, Closed and Overdue are numbers of nodes. A closeWhen gate is open on every node that it
-	// selects unless it is closed there.
+	// selects unless it is closed there. A gate in DryRun is open on no node, except one that still
+	// has the gate's record.
 	Open    int `json:"open"`
 	Closed  int `json:"closed"`
 	Overdue int `json:"overdue"`

@@ -84,8 +84,10 @@ type Gate struct {
 	Waiting []v1alpha1.WaitingNode `json:"waiting,omitempty"`
 }
 
-// Trouble is a condition that is true and reports a problem.
+// Trouble is a problem with a gate.
 type Trouble struct {
+	// Condition is the type of the condition that reports the problem, or would if the gate had
+	// conditions.
 	Condition string `json:"condition"`
 	Message   string `json:"message"`
 }
