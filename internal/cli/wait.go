@@ -34,8 +34,8 @@ func newWait(c *connection) *cobra.Command {
 		Short: "Wait until gates are open or closed on nodes",
 		Long: "Wait until no gate holds the nodes (--for=open) or until a gate holds each of them (--for=closed). With --gate,\n" +
 			"wait until that gate is open or closed. A gate in DryRun holds nothing, and a gate does not hold a node that it\n" +
-			"does not select. Without --gate, gates with the effect PreferNoSchedule, which does not keep pods off nodes, do not count.\n" +
-			"A new node on which a gate is about to close does not count as open.\n\n" +
+			"does not select. Without --gate, gates with the effect PreferNoSchedule, which does not keep pods off nodes, do not count:\n" +
+			"if there are no others, --for=closed times out. A new node on which a gate is about to close does not count as open.\n\n" +
 			"If a named node does not exist yet or is deleted, the command waits for it. With -l and --all, it also waits for\n" +
 			"nodes that are created meanwhile, but not for deleted ones, and at least one node must exist.\n\n" +
 			"Required permissions: list nodegates.nodegate.dev; list and watch nodes. Nothing is changed.\n\n" +
