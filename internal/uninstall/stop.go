@@ -19,7 +19,8 @@ import (
 	"github.com/nodegate/nodegate/internal/release"
 )
 
-// stopLimit is the timeout for the controller's pods to stop and for its lease to expire.
+// stopLimit is the timeout for the controller's pods to stop, and then for its Lease to be no longer
+// renewed. It does not include the time after which an unchanged Lease has expired.
 const stopLimit = 2 * time.Minute
 
 // workloads is the label selector of nodegate's workloads.
@@ -31,6 +32,36 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 	if err := u.deleteAll(ctx, schema.FromAPIVersionAndKind("apps/v1", "Deployment"), u.Namespace, workloads); err != nil {
 		return err
 	}
+	if u.DryRun != release.DryRunNone {
+		return nil
+	}
+	var limit time.Time // for renewals
+	reported := false
+	for {
+		if err := u.waitForPods(ctx); err != nil {
+			return err
+		}
+		if limit.IsZero() {
+			limit = time.Now().Add(stopLimit)
+		}
+		lease := fmt.Sprintf("the Lease %s/%s is held", u.Namespace, v1alpha1.LeaseName)
+		running, err := release.Running(ctx, u.core, u.Namespace, func(lasts time.Duration) {
+			if !reported {
+				u.report("waiting for nodegate to stop: %s, and lasts for %s", lease, lasts)
+				reported = true
+			}
+		})
+		switch {
+		case err != nil || !running:
+			return err
+		case !time.Now().Before(limit):
+			return fmt.Errorf("nodegate is still running (%s): stop it, and run the command again", lease)
+		}
+	}
+}
+
+// waitForPods waits until none of the controller's pods exists.
+func (u *uninstaller) waitForPods(ctx context.Context) error {
 	var (
 		why, last string
 		pods      []corev1.Pod
@@ -42,19 +73,11 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 		}
 		pods = list.Items
 		why = fmt.Sprintf("pods in namespace %s: %s", u.Namespace, podNames(pods))
-		running := false
-		if len(pods) == 0 {
-			why = fmt.Sprintf("the Lease %s/%s is held", u.Namespace, v1alpha1.LeaseName) // unless Running shows the opposite
-			if running, err = release.Running(ctx, u.core, u.Namespace); err != nil {
-				return false, err
-			}
-		}
-		ended := len(pods) == 0 && !running
-		if !ended && why != last {
+		if len(pods) > 0 && why != last {
 			u.report("waiting for nodegate to stop: %s", why)
 			last = why
 		}
-		return ended, nil
+		return len(pods) == 0, nil
 	})
 	switch stuck := terminating(pods); {
 	case !wait.Interrupted(err) || ctx.Err() != nil:

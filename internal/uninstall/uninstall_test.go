@@ -3,6 +3,7 @@
 package uninstall
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -103,20 +104,32 @@ func TestStopController(t *testing.T) {
 		renewals int
 		want     string
 		took     time.Duration
+		// lasts is how many seconds the Lease lasts, if not two, and pods is when the last pod ends.
+		lasts int
+		pods  time.Duration
 	}{
-		"released":                     {"", time.Second, 0, "", 0},
-		"not renewed":                  {"a", time.Second, 0, "", 3 * time.Second},
-		"not renewed, clock is behind": {"a", -time.Hour, 0, "", 3 * time.Second},
-		"not renewed, clock is ahead":  {"a", time.Hour, 0, "", 3 * time.Second},
-		"renewed":                      {"a", time.Second, 1000, held, stopLimit},
-		"renewed, clock is behind":     {"a", -time.Hour, 1000, held, stopLimit},
-		"renewed, clock is ahead":      {"a", time.Hour, 1000, held, stopLimit},
-		"renewed for a moment":         {"a", time.Hour, 2, "", 3500 * time.Millisecond},
+		"released":                              {"", time.Second, 0, "", 0, 0, 0},
+		"not renewed":                           {"a", time.Second, 0, "", 3 * time.Second, 0, 0},
+		"not renewed, clock is behind":          {"a", -time.Hour, 0, "", 3 * time.Second, 0, 0},
+		"not renewed, clock is ahead":           {"a", time.Hour, 0, "", 3 * time.Second, 0, 0},
+		"not renewed, lasts two minutes":        {"a", time.Second, 0, "", 121 * time.Second, 120, 0},
+		"not renewed, lasts five minutes":       {"a", time.Second, 0, "", 301 * time.Second, 300, 0},
+		"not renewed after the pods have ended": {"a", time.Second, 0, "", 131 * time.Second, 90, 40 * time.Second},
+		"released when the pods end":            {"", time.Second, 0, "", 40 * time.Second, 0, 40 * time.Second},
+		"renewed":                               {"a", time.Second, 1000, held, stopLimit, 0, 0},
+		"renewed, clock is behind":              {"a", -time.Hour, 1000, held, stopLimit, 0, 0},
+		"renewed, clock is ahead":               {"a", time.Hour, 1000, held, stopLimit, 0, 0},
+		"renewed for a moment":                  {"a", time.Hour, 2, "", 3500 * time.Millisecond, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				reads, renewed := 0, time.Now()
+				reads, renewed, began := 0, time.Now(), time.Now()
 				u := uninstallerOf(func(w http.ResponseWriter, r *http.Request) {
+					if r.URL.Path == "/api/v1/namespaces/here/pods" && time.Since(began) < c.pods {
+						w.Header().Set("Content-Type", "application/json")
+						_, _ = io.WriteString(w, `{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "nodegate-1"}}]}`) // never fails
+						return
+					}
 					if r.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/here/leases/nodegate" {
 						http.NotFound(w, r)
 						return
@@ -125,17 +138,39 @@ func TestStopController(t *testing.T) {
 						renewed = time.Now()
 					}
 					w.Header().Set("Content-Type", "application/json")
-					fmt.Fprintf(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"resourceVersion": "%d"}, "spec": {"holderIdentity": %q, "leaseDurationSeconds": 2, "renewTime": %q}}`,
-						min(reads, c.renewals), c.holder, renewed.Add(-c.age).UTC().Format("2006-01-02T15:04:05.000000Z"))
+					fmt.Fprintf(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"resourceVersion": "%d"}, "spec": {"holderIdentity": %q, "leaseDurationSeconds": %d, "renewTime": %q}}`,
+						min(reads, c.renewals), c.holder, cmp.Or(c.lasts, 2), renewed.Add(-c.age).UTC().Format("2006-01-02T15:04:05.000000Z"))
 				})
-				began := time.Now()
+				out := &lines{began: began}
+				u.Out = out
 				err := u.stopController(t.Context())
 				if took := time.Since(began); took != c.took || (err != nil) != (c.want != "") || err != nil && err.Error() != c.want {
 					t.Errorf("after %s: %v; want %q after %s", took, err, c.want, c.took)
 				}
+				waits := ""
+				if c.pods > 0 {
+					waits = "0s: waiting for nodegate to stop: pods in namespace here: nodegate-1\n"
+				}
+				if c.holder != "" {
+					waits += fmt.Sprintf("%s: waiting for nodegate to stop: the Lease here/nodegate is held, and lasts for %s\n", c.pods, time.Duration(cmp.Or(c.lasts, 2))*time.Second)
+				}
+				if out.String() != waits {
+					t.Errorf("output:\n%swant:\n%s", out, waits)
+				}
 			})
 		})
 	}
+}
+
+// lines records what is written, and when.
+type lines struct {
+	strings.Builder
+	began time.Time
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	fmt.Fprintf(&l.Builder, "%s: %s", time.Since(l.began), line)
+	return len(line), nil
 }
 
 // A pod whose node does not end it may still run, so it is not ignored. The error names what to do.
