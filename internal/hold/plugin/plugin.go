@@ -51,8 +51,10 @@ type Plugin struct {
 	// waiting has the pods that wait, by UID.
 	waiting map[string]*waitingPod
 
-	// writing is locked while the plugin writes the state.
-	writing sync.Mutex
+	// writing specifies whether a goroutine removes gates from the state. omitted is the longest time
+	// that a pod had waited for which this was omitted meanwhile.
+	writing bool
+	omitted time.Duration
 }
 
 // waitingPod is what attempts to create a container of a pod have in common.
@@ -144,16 +146,24 @@ func (p *Plugin) waiter(pod *api.PodSandbox) *Waiter {
 	return w
 }
 
-// background runs a function that waits for the disk, unless another one is running: the runtime
-// disconnects a plugin that does not answer within two seconds. A later attempt of any pod repeats
-// what is omitted.
-func (p *Plugin) background(write func()) {
-	if !p.writing.TryLock() {
+// background calls giveUp, which waits for the disk, in a goroutine: the runtime disconnects a plugin
+// that does not answer within two seconds. If it is already being called, it is called once more
+// then: the gates of a pod that has waited for longer include those of all others.
+func (p *Plugin) background(giveUp func(time.Duration), waited time.Duration) {
+	if p.writing {
+		p.omitted = max(p.omitted, waited)
 		return
 	}
+	p.writing = true
 	go func() {
-		defer p.writing.Unlock()
-		write()
+		for more := true; more; {
+			giveUp(waited)
+			p.mu.Lock()
+			waited, p.omitted = p.omitted, 0
+			more = waited > 0
+			p.writing = more
+			p.mu.Unlock()
+		}
 	}()
 }
 

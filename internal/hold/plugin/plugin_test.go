@@ -312,6 +312,35 @@ func TestPluginDoesNotWaitForTheDisk(t *testing.T) {
 	})
 }
 
+// What is omitted because the disk is stuck is written when it works again.
+func TestPluginWritesLaterWhatTheDiskDelays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		state := stateOf(before, true)
+		state.Gates = append(state.Gates, hold.Gate{Name: "storage", Seconds: 62})
+		state.Pods["job2"] = hold.BoundPod{Gates: []string{"storage"}}
+		w := newWorld(t, state)
+		disk := stuckDisk{slog.DiscardHandler, make(chan struct{})}
+		w.Log = slog.New(disk)
+		w.attempts(1, "s1", "job")
+		w.attempts(1, "s2", "job2")
+		<-time.After(time.Minute)
+		w.create("s1", "job", true)
+		<-time.After(2 * time.Second)
+		w.create("s2", "job2", true)
+		w.create("s1", "job", true) // it has not waited longer than the other pod
+		synctest.Wait()
+		close(disk.works)
+		<-time.After(time.Hour)
+		synctest.Wait()
+		if state, err := w.Store.Read(); err != nil || len(state.Gates) != 0 {
+			t.Errorf("an hour later, the state is %+v, %v", state, err)
+		}
+		if w.writing || w.omitted != 0 {
+			t.Errorf("the plugin still writes: %t, %s", w.writing, w.omitted)
+		}
+	})
+}
+
 // A gate whose time is over holds no pod in later boots, even if no pod waits for a gate that
 // holds pods for longer.
 func TestAgentIsGoneAndOneGateIsOver(t *testing.T) {

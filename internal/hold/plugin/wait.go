@@ -39,8 +39,8 @@ type Waiter struct {
 	// Since is the uptime at which the pod began to wait.
 	Since time.Duration
 
-	// background, if not nil, performs what waits for the disk without waiting for it.
-	background func(func())
+	// background, if not nil, calls giveUp, which waits for the disk, without waiting for it.
+	background func(giveUp func(waited time.Duration), waited time.Duration)
 
 	gate  string // for which the pod waits, as logged
 	known bool   // whether the agent knew the pod
@@ -122,7 +122,7 @@ func (w *Waiter) mustWait() bool {
 		if w.background == nil {
 			w.giveUp(waited)
 		} else {
-			w.background(func() { w.giveUp(waited) })
+			w.background(w.giveUp, waited)
 		}
 	case before != "":
 		w.Log.Info("pod starts", "pod", w.Name, "gate", before)
