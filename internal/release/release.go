@@ -136,7 +136,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 	}
 	report := &Report{DryRun: o.DryRun, Nodes: []Node{}}
 	if len(nodes) > 0 {
-		s, err := survey(ctx, config, objects, o.Namespace)
+		s, err := survey(ctx, config, objects, &o)
 		if err != nil {
 			return nil, err
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -37,14 +38,14 @@ type situation struct {
 
 // survey reads the situation. It is not an error if something does not exist, such as
 // the definition of NodeGates, or must not be read.
-func survey(ctx context.Context, config *rest.Config, objects metadata.Interface, namespace string) (*situation, error) {
+func survey(ctx context.Context, config *rest.Config, objects metadata.Interface, o *Options) (*situation, error) {
 	core, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("creating a client: %w", err)
 	}
-	s := &situation{namespace: namespace}
+	s := &situation{namespace: o.Namespace}
 	s.gates, s.gatesUnknown = existingGates(ctx, objects)
-	s.running, s.runningUnknown = runs(ctx, core, namespace)
+	s.running, s.runningUnknown = runs(ctx, core, o)
 	binding, err := core.AdmissionregistrationV1().MutatingAdmissionPolicyBindings().Get(ctx, admission.BirthPolicy, metav1.GetOptions{})
 	if err == nil { // without permission to read it, there is no remark
 		s.birthActive = s.hasGates(ctx, core, binding)
@@ -56,15 +57,24 @@ func survey(ctx context.Context, config *rest.Config, objects metadata.Interface
 }
 
 // runs reports whether a controller is running. If no Lease shows this, it returns an error if the
-// controller may be running in another namespace.
-func runs(ctx context.Context, core kubernetes.Interface, namespace string) (bool, error) {
-	lease, running, err := observeLease(ctx, core, namespace, recentlyRenewed)
-	if err != nil || running {
+// controller may be running in another namespace. By force, the answer is only displayed, so it does
+// not wait: it returns an error if only observing the Lease would show the answer.
+func runs(ctx context.Context, core kubernetes.Interface, o *Options) (bool, error) {
+	skipped := false
+	lease, running, err := observeLease(ctx, core, o.Namespace, func(l *coordinationv1.Lease) bool {
+		recent := recentlyRenewed(l)
+		skipped = o.Force && !recent
+		return recent || skipped
+	})
+	if err != nil || running && !skipped {
 		return err == nil, err
 	}
-	_, err = CheckNamespace(ctx, core, namespace)
+	_, err = CheckNamespace(ctx, core, o.Namespace)
 	if lease != nil && apierrors.IsForbidden(err) { // the Lease makes another namespace unlikely
-		return false, nil
+		err = nil
+	}
+	if err == nil && skipped {
+		err = fmt.Errorf("by this machine's clock, the Lease %s/%s is not renewed", o.Namespace, v1alpha1.LeaseName)
 	}
 	return false, err
 }

@@ -56,6 +56,11 @@ func TestSurveyFindsTheInstallation(t *testing.T) {
 		"elsewhere":                        {objects: map[string]string{bindingPath: binding("platform")}, refusal: refused},
 		"elsewhere, forced":                {objects: map[string]string{bindingPath: binding("platform")}, force: true, remark: "it is unknown whether nodegate is running (" + elsewhere},
 		"elsewhere, and a Lease was left":  {objects: map[string]string{bindingPath: binding("platform")}, lease: stale, refusal: refused},
+		"Lease expired, forced":            {objects: map[string]string{bindingPath: binding("nodegate-system")}, lease: stale, force: true, remark: "it is unknown whether nodegate is running (by this machine's clock, the Lease nodegate-system/nodegate is not renewed). If it is, "},
+		"Lease in the future, forced":      {objects: map[string]string{bindingPath: binding("nodegate-system")}, lease: func(int) string { return lease("a", -time.Hour, 1) }, force: true, remark: "it is unknown whether nodegate is running (by this machine's clock, "},
+		"Lease held, forced":               {objects: map[string]string{bindingPath: binding("nodegate-system")}, lease: fresh, force: true, remark: "nodegate is running. "},
+		"Lease released, forced":           {objects: map[string]string{bindingPath: binding("nodegate-system")}, lease: func(int) string { return lease("", 0, 1) }, force: true, remark: "nodegate is not running"},
+		"elsewhere, Lease expired, forced": {objects: map[string]string{bindingPath: binding("platform")}, lease: stale, force: true, remark: "it is unknown whether nodegate is running (" + elsewhere},
 		"binding forbidden":                {objects: map[string]string{bindingPath: forbidden}, refusal: "it is unknown whether gates would close on these nodes again: determining nodegate's namespace: …"},
 		"binding forbidden, Lease expired": {objects: map[string]string{bindingPath: forbidden}, lease: stale, remark: "nodegate is not running"},
 		"binding forbidden, Lease held":    {objects: map[string]string{bindingPath: forbidden}, lease: fresh, refusal: "nodegate is running and …"},
@@ -92,11 +97,12 @@ func TestSurveyFindsTheInstallation(t *testing.T) {
 						_, _ = io.WriteString(w, object) // never fails
 					}
 				})}
-				s, err := survey(t.Context(), config, metadata.NewForConfigOrDie(config), "nodegate-system")
+				options := Options{Namespace: "nodegate-system", Force: c.force}
+				s, err := survey(t.Context(), config, metadata.NewForConfigOrDie(config), &options)
 				if err != nil {
 					t.Fatal(err)
 				}
-				remarks, refusal := s.judge([]*gate.Node{closedNode("n1")}, &Options{Force: c.force})
+				remarks, refusal := s.judge([]*gate.Node{closedNode("n1")}, &options)
 				text := strings.Join(remarks, "\n")
 				got := ""
 				if refusal != nil {
@@ -116,9 +122,11 @@ func TestSurveyFindsTheInstallation(t *testing.T) {
 func TestSurveyWaits(t *testing.T) {
 	for name, c := range map[string]struct {
 		limit, want time.Duration
+		force       bool
 	}{
-		"until it has expired": {time.Hour, 3 * time.Second},
-		"interrupted":          {time.Second, time.Second},
+		"until it has expired": {time.Hour, 3 * time.Second, false},
+		"interrupted":          {time.Second, time.Second, false},
+		"forced":               {time.Hour, 0, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -133,7 +141,7 @@ func TestSurveyWaits(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), c.limit)
 				defer cancel()
 				began := time.Now()
-				_, err := survey(ctx, config, metadata.NewForConfigOrDie(config), "nodegate-system")
+				_, err := survey(ctx, config, metadata.NewForConfigOrDie(config), &Options{Namespace: "nodegate-system", Force: c.force})
 				if took := time.Since(began); took != c.want || (err != nil) != (c.limit == c.want) {
 					t.Errorf("it took %s, want %s; error: %v", took, c.want, err)
 				}
