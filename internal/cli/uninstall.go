@@ -27,7 +27,7 @@ func newUninstall(c *connection) *cobra.Command {
 			"first, because it fails after this command.\n\n" +
 			"Save your gates first: kubectl get nodegates -o yaml. nodegate is looked up in the namespace of -n, default\n" +
 			v1alpha1.DefaultNamespace + ".\n\n" +
-			"The exit status is 0 if nothing is left, 1 if a node could not be released, and 2 if the command was interrupted or\n" +
+			"The exit status is 0 if nothing is left, 1 if a node could not be cleaned up, and 2 if the command was interrupted or\n" +
 			"rejected.",
 		Example: "  kubectl gate uninstall --dry-run=client\n  kubectl gate uninstall",
 		Args: func(cmd *cobra.Command, args []string) error {

@@ -4,6 +4,7 @@ package uninstall
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/release"
@@ -123,4 +125,18 @@ func TestRemoveAnnouncements(t *testing.T) {
 			})
 		})
 	}
+}
+
+// If only an announcement could not be removed, all nodes have been released, and running the command
+// again removes it.
+func TestAnnouncementStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "n1", ResourceVersion: "7"}}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeGracefulNodeShutdownInProgress, Status: corev1.ConditionTrue, Message: v1alpha1.ShutdownMessagePrefix + "this boot"}}
+		a := &nodesAPI{nodes: []corev1.Node{n}, denied: []string{"n1"}}
+		err := Run(t.Context(), &rest.Config{Transport: handle(a.answer)}, Options{Namespace: "here", ServiceAccount: "me", Out: io.Discard})
+		if want := "some nodes could not be cleaned up: fix the errors above, and run the command again"; !errors.Is(err, ErrIncomplete) || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	})
 }

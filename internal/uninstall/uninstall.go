@@ -37,9 +37,10 @@ type Options struct {
 	Progress func(done, of int)
 }
 
-// ErrIncomplete is returned when a node could not be released. The reason has been
-// written to Options.Out. Everything else has been removed.
-var ErrIncomplete = errors.New("some nodes could not be released: fix the errors above, and release these nodes")
+// ErrIncomplete is returned when a node could not be cleaned up: it was not released, or an
+// announcement of its shutdown stays. The reason has been written to Options.Out. Everything else
+// has been removed.
+var ErrIncomplete = errors.New("some nodes could not be cleaned up: fix the errors above, and run the command again")
 
 // Run uninstalls nodegate. It skips what no longer exists, so that it can be interrupted
 // at any point and run again.
@@ -98,7 +99,8 @@ type uninstaller struct {
 	// parameter, so that it closed no gate: a parameter is deleted only after the wait that
 	// follows.
 	birthStopped time.Time
-	// incomplete is true if the last attempt to release nodes did not release all.
+	// incomplete is true if the last attempt to release nodes did not release all, or if an
+	// announcement of a shutdown could not be removed.
 	incomplete bool
 }
 
