@@ -58,6 +58,7 @@ func TestPermissionsOfWhy(t *testing.T) {
 func TestPermissionsOfWhyDeployment(t *testing.T) {
 	objects := smallCluster()
 	objects["/apis/apps/v1/namespaces/web/deployments/d"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: web, name: d}\nspec: {template: {spec: {runtimeClassName: kata, containers: [{name: a}]}}}\n"
+	objects["/apis/node.k8s.io/v1/runtimeclasses/kata"] = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: kata\n"
 	a := newAPIServer(t, objects)
 	requested := a.serveKinds()
 	if code, out, err := a.run(t, "why", "deployment/web/d"); out == "" {

@@ -35,7 +35,8 @@ func newWhy(c *connection) *cobra.Command {
 			"get the pod or the deployment, and the RuntimeClass in its template, whose requirements the API server adds to the pod.\n" +
 			"For a pod that a kubelet has rejected because the node was not ready for it, the output shows the kubelet's reason.\n\n" +
 			"The exit status is 0 if no gate holds the node, 1 if a gate holds it or is about to, and 2 if this could not be\n" +
-			"determined. For a pod, it is 1 if a gate keeps it off a node on which it could run. A gate in DryRun holds nothing,\n" +
+			"determined. For a pod, it is 1 if a gate keeps it off a node on which it could run, and 0 also if the API server rejects\n" +
+			"the pods of the deployment because of their RuntimeClass, which the output then says. A gate in DryRun holds nothing,\n" +
 			"and neither does a gate with the effect PreferNoSchedule, which does not keep pods off nodes.",
 		Example: "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json\n" +
 			"  kubectl gate why pod/web/frontend-6d5f7-x2x9p\n  kubectl gate why deployment/web/frontend",
@@ -76,6 +77,10 @@ func newWhy(c *connection) *cobra.Command {
 // errMayClose is returned if no gate holds a node, but one may be about to.
 var errMayClose = errors.New("no gate holds the node, but not everything that gates depend on could be read, so one may be about to close")
 
+// errMayKeepOff is returned if no gate is known to keep a pod off nodes on which it could run, but
+// one may.
+var errMayKeepOff = errors.New("no gate is known to keep the pod off a node on which it could run, but not everything could be read, so one may")
+
 // whyWorkload prints which gates keep a workload's pod off nodes.
 func (c *connection) whyWorkload(ctx context.Context, reader *read.Reader, w workload, o *output) error {
 	answer, err := w.explain(ctx, reader)
@@ -85,8 +90,11 @@ func (c *connection) whyWorkload(ctx context.Context, reader *read.Reader, w wor
 	if err := o.print(c.streams.Out, answer, answer.Text); err != nil {
 		return err
 	}
-	if answer.WouldFit > 0 {
+	switch {
+	case answer.WouldFit > 0:
 		return errNo
+	case len(answer.Unread) > 0:
+		return errMayKeepOff
 	}
 	return nil
 }

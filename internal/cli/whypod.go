@@ -67,7 +67,13 @@ func (w workload) explain(ctx context.Context, reader *read.Reader) (*pending.Ex
 		return nil, err
 	}
 	f := &pending.Facts{Object: w.String(), Pod: pod, Now: time.Now()}
-	if pod.Spec.NodeName != "" {
+	if w.kind != "pod" { // the API server has not added it yet
+		var unread error
+		if f.Rejected, unread = reader.AddRuntimeClass(ctx, pod); unread != nil {
+			f.Unread = append(f.Unread, printer.OneLine(unread))
+		}
+	}
+	if pod.Spec.NodeName != "" || f.Rejected != "" {
 		return pending.Of(f), nil
 	}
 	declared, installed, err := declaredGates(ctx, reader)
@@ -75,11 +81,6 @@ func (w workload) explain(ctx context.Context, reader *read.Reader) (*pending.Ex
 		return nil, err
 	}
 	f.Gates = gateset.Reported(declared)
-	if w.kind != "pod" { // the API server has not added it yet
-		if err := reader.AddRuntimeClass(ctx, pod); err != nil {
-			f.Unread = append(f.Unread, printer.OneLine(err))
-		}
-	}
 	if err := readFleet(ctx, reader, f); err != nil {
 		return nil, err
 	}

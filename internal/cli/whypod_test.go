@@ -82,32 +82,56 @@ func TestWhyPodWithoutNodeGates(t *testing.T) {
 // A pod as a Deployment creates it gets what its RuntimeClass requires, as from the API server.
 func TestWhyDeploymentWithRuntimeClass(t *testing.T) {
 	const classPath = "/apis/node.k8s.io/v1/runtimeclasses/kata"
+	const rejected = "The API server rejects the pods of deployment web/d, and no gate is the cause: "
 	for name, c := range map[string]struct {
-		class, template string
-		status          int
-		want            string
+		class, template, taint string
+		status                 int
+		want                   string
 	}{
-		"no requirements":            {"", "", exitNo, "it could run on 1 of these"},
-		"a selector that matches":    {"scheduling: {nodeSelector: {disk: ssd}}", "", exitNo, "it could run on 1 of these"},
-		"a selector that does not":   {"scheduling: {nodeSelector: {kata: present}}", "nodeSelector: {disk: ssd}, ", exitYes, "the pod's node selector or affinity does not match"},
-		"a selector of the template": {"scheduling: {nodeSelector: {disk: ssd}}", "nodeSelector: {kata: present}, ", exitYes, "the pod's node selector or affinity does not match"},
-		"a contradicting selector": {"scheduling: {nodeSelector: {disk: hdd}}", "nodeSelector: {disk: ssd}, ", exitNo,
-			"Incomplete: the API server rejects the pod: RuntimeClass kata requires nodes with label disk=hdd, and the pod disk=ssd."},
-		"tolerations":    {"scheduling: {tolerations: [{key: example.com/a, operator: Exists}]}", "", exitYes, "It could run on 1 node now"},
-		"overhead":       {"overhead: {podFixed: {cpu: 500m}}", "", exitYes, "insufficient cpu"},
-		"small overhead": {"overhead: {podFixed: {cpu: 100m}}", "", exitNo, "it could run on 1 of these"},
-		"it is missing":  {"none", "", exitNo, "Incomplete: reading RuntimeClass kata: "},
+		"no requirements":            {"", "", "", exitNo, "it could run on 1 of these"},
+		"a selector that matches":    {"scheduling: {nodeSelector: {disk: ssd}}", "", "", exitNo, "it could run on 1 of these"},
+		"a selector that does not":   {"scheduling: {nodeSelector: {kata: present}}", "nodeSelector: {disk: ssd}, ", "", exitYes, "the pod's node selector or affinity does not match"},
+		"a selector of the template": {"scheduling: {nodeSelector: {disk: ssd}}", "nodeSelector: {kata: present}, ", "", exitYes, "the pod's node selector or affinity does not match"},
+		"a contradicting selector": {"scheduling: {nodeSelector: {disk: hdd}}", "nodeSelector: {disk: ssd}, ", "", exitYes,
+			rejected + "RuntimeClass kata requires nodes with label disk=hdd, and the pod disk=ssd.\n"},
+		"tolerations":              {"scheduling: {tolerations: [{key: example.com/a, operator: Exists}]}", "", "", exitYes, "It could run on 1 node now"},
+		"toleration of a taint":    {"scheduling: {tolerations: [{key: sandbox, operator: Exists}]}", "", "sandbox", exitNo, "it could run on 1 of these"},
+		"overhead":                 {"overhead: {podFixed: {cpu: 500m}}", "", "", exitYes, "insufficient cpu"},
+		"small overhead":           {"overhead: {podFixed: {cpu: 100m}}", "", "", exitNo, "it could run on 1 of these"},
+		"the same overhead":        {"overhead: {podFixed: {cpu: 100m}}", "overhead: {cpu: \"0.1\"}, ", "", exitNo, "it could run on 1 of these"},
+		"a different overhead":     {"overhead: {podFixed: {cpu: 100m}}", "overhead: {cpu: 200m}, ", "", exitYes, rejected + "the pod's overhead differs from that of RuntimeClass kata.\n"},
+		"overhead without a class": {"", "overhead: {cpu: 200m}, ", "", exitYes, rejected + "the pod has an overhead, and RuntimeClass kata has none.\n"},
+		"overhead and no class":    {"unnamed", "overhead: {cpu: 200m}, ", "", exitYes, rejected + "the pod has an overhead, but no RuntimeClass.\n"},
+		"it is missing":            {"none", "", "", exitYes, rejected + "RuntimeClass kata does not exist.\n"},
+		"it is forbidden":          {"forbidden", "", "", exitNo, "Incomplete: reading RuntimeClass kata: "},
+		"its tolerations decide, and it is forbidden": {"forbidden", "", "sandbox", exitError, "Incomplete: reading RuntimeClass kata: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := smallCluster()
-			objects[nodesPath] = list("v1", "NodeList", strings.Replace(heldNode, "  uid:", "  labels: {disk: ssd}\n  uid:", 1)+"status: {allocatable: {cpu: 1200m, pods: 110}}")
+			node := strings.Replace(heldNode, "  uid:", "  labels: {disk: ssd}\n  uid:", 1) + "status: {allocatable: {cpu: 1200m, pods: 110}}"
+			if c.taint != "" {
+				node = strings.Replace(node, "taints: [", "taints: [{key: "+c.taint+", effect: NoSchedule}, ", 1)
+			}
+			objects[nodesPath] = list("v1", "NodeList", node)
 			objects["/apis/apps/v1/namespaces/web/deployments/d"] = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {namespace: web, name: d}\n" +
 				"spec: {template: {spec: {runtimeClassName: kata, " + c.template + "containers: [{name: a, resources: {requests: {cpu: 1}}}]}}}\n"
-			if c.class != "none" {
+			if c.class != "none" && c.class != "forbidden" {
 				objects[classPath] = "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: kata\n" + c.class + "\n"
 			}
-			if status, out, err := newAPIServer(t, objects).run(t, "why", "deployment/web/d"); status != c.status || !strings.Contains(out, c.want) {
+			if c.class == "unnamed" {
+				const path = "/apis/apps/v1/namespaces/web/deployments/d"
+				objects[path] = strings.Replace(objects[path], "runtimeClassName: kata, ", "", 1)
+			}
+			server := newAPIServer(t, objects)
+			if c.class == "forbidden" {
+				server.forbid(classPath)
+			}
+			status, out, err := server.run(t, "why", "deployment/web/d")
+			if status != c.status || !strings.Contains(out, c.want) || (status == exitError) != strings.Contains(err, errMayKeepOff.Error()) {
 				t.Errorf("exit status %d, want %d and %q:\n%s%s", status, c.status, c.want, out, err)
+			}
+			if strings.HasPrefix(c.want, rejected) && !strings.HasPrefix(out, c.want) {
+				t.Errorf("the first sentence is not %q:\n%s", c.want, out)
 			}
 		})
 	}

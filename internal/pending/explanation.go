@@ -22,6 +22,9 @@ type Explanation struct {
 	// Rejection is why Node's kubelet rejected the pod. Nil if it did not, or for a reason that
 	// has nothing to do with gates.
 	Rejection *Rejection `json:"rejection,omitempty"`
+	// Rejected is the reason why the API server rejects the pods that the object creates. Then no
+	// node is checked: gates are not the cause.
+	Rejected string `json:"rejected,omitempty"`
 	// SchedulingGates are the pod's scheduling gates. As long as it has any, the scheduler does
 	// not consider it.
 	SchedulingGates []string `json:"schedulingGates,omitempty"`

@@ -27,6 +27,8 @@ type Facts struct {
 	Object string
 	// Pod is the pod, or a pod as the object creates it.
 	Pod *corev1.Pod
+	// Rejected is the reason why the API server rejects the pods that the object creates, or "".
+	Rejected string
 	// Nodes are all nodes.
 	Nodes []Node
 	Gates *gateset.Set
@@ -52,7 +54,10 @@ type Node struct {
 func Of(f *Facts) *Explanation {
 	e := &Explanation{
 		Object: f.Object, Time: f.Now.UTC(), Node: f.Pod.Spec.NodeName, Nodes: len(f.Nodes),
-		Gates: []Gate{}, Others: []Other{}, Unread: f.Unread,
+		Gates: []Gate{}, Others: []Other{}, Unread: f.Unread, Rejected: f.Rejected,
+	}
+	if e.Rejected != "" {
+		return e
 	}
 	if e.Node != "" {
 		e.Rejection = rejectionOf(f.Pod)

@@ -51,6 +51,9 @@ func writeOthers(b *strings.Builder, title string, others []Other) {
 func (e *Explanation) writeSummary(b *strings.Builder) {
 	object := strings.ToUpper(e.Object[:1]) + e.Object[1:]
 	switch {
+	case e.Rejected != "":
+		fmt.Fprintf(b, "The API server rejects the pods of %s, and no gate is the cause: %s.\n", e.Object, gate.Printable(e.Rejected))
+		return
 	case e.Rejection != nil:
 		e.Rejection.write(b, object, e.Node)
 		return

@@ -10,6 +10,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
@@ -44,25 +47,28 @@ func (r *Reader) PodOfDeployment(ctx context.Context, namespace, name string) (*
 }
 
 // AddRuntimeClass adds to a pod that has not been created what its RuntimeClass requires, as the API
-// server does when the pod is created. If the RuntimeClass cannot be read, or contradicts the pod,
-// the pod stays as it is.
-func (r *Reader) AddRuntimeClass(ctx context.Context, pod *corev1.Pod) error {
+// server does when the pod is created. If the API server would reject the pod, rejected is the reason.
+// If the pod is rejected, or the RuntimeClass cannot be read, the pod stays as it is.
+func (r *Reader) AddRuntimeClass(ctx context.Context, pod *corev1.Pod) (rejected string, err error) {
 	name := ptr.Deref(pod.Spec.RuntimeClassName, "")
 	if name == "" {
-		return nil
+		if len(pod.Spec.Overhead) > 0 {
+			return "the pod has an overhead, but no RuntimeClass", nil
+		}
+		return "", nil
 	}
 	class, err := r.core.NodeV1().RuntimeClasses().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("reading RuntimeClass %s: %w", name, err)
+	switch {
+	case apierrors.IsNotFound(err):
+		return fmt.Sprintf("RuntimeClass %s does not exist", name), nil
+	case err != nil:
+		return "", fmt.Errorf("reading RuntimeClass %s: %w", name, err)
+	}
+	if rejected = contradiction(class, &pod.Spec); rejected != "" {
+		return rejected, nil
 	}
 	if class.Scheduling != nil {
-		selector := maps.Clone(class.Scheduling.NodeSelector)
-		for key, value := range pod.Spec.NodeSelector {
-			if other, both := selector[key]; both && other != value {
-				return fmt.Errorf("the API server rejects the pod: RuntimeClass %s requires nodes with label %s=%s, and the pod %s=%s", name, key, other, key, value)
-			}
-		}
-		if len(selector) > 0 {
+		if selector := maps.Clone(class.Scheduling.NodeSelector); len(selector) > 0 {
 			maps.Copy(selector, pod.Spec.NodeSelector)
 			pod.Spec.NodeSelector = selector
 		}
@@ -71,7 +77,27 @@ func (r *Reader) AddRuntimeClass(ctx context.Context, pod *corev1.Pod) error {
 	if class.Overhead != nil {
 		pod.Spec.Overhead = class.Overhead.PodFixed
 	}
-	return nil
+	return "", nil
+}
+
+// contradiction returns the reason why the API server rejects a pod with this RuntimeClass, or "".
+func contradiction(class *nodev1.RuntimeClass, pod *corev1.PodSpec) string {
+	if class.Scheduling != nil {
+		for _, key := range slices.Sorted(maps.Keys(pod.NodeSelector)) {
+			if other, both := class.Scheduling.NodeSelector[key]; both && other != pod.NodeSelector[key] {
+				return fmt.Sprintf("RuntimeClass %s requires nodes with label %s=%s, and the pod %s=%s", class.Name, key, other, key, pod.NodeSelector[key])
+			}
+		}
+	}
+	switch {
+	case len(pod.Overhead) == 0:
+		return ""
+	case class.Overhead == nil:
+		return fmt.Sprintf("the pod has an overhead, and RuntimeClass %s has none", class.Name)
+	case !equality.Semantic.DeepEqual(class.Overhead.PodFixed, pod.Overhead):
+		return fmt.Sprintf("the pod's overhead differs from that of RuntimeClass %s", class.Name)
+	}
+	return ""
 }
 
 func requestLimits(r *corev1.ResourceRequirements) {
