@@ -98,7 +98,7 @@ func TestStatusOfTheFleet(t *testing.T) {
 		}
 	}
 	e.tells(e.ask(e.may("nothing"), "status"), 2, `cannot list resource "nodegates"`)
-	if a = e.ask(operator, "status", "--namespace", "elsewhere"); a.status != 2 || !strings.HasPrefix(a.out, "There is no Lease nodegate in namespace elsewhere") {
+	if a = e.ask(operator, "status", "--namespace", "elsewhere"); a.status != 2 || !strings.HasPrefix(a.out, "It is unknown whether a controller is running: there is no Lease nodegate in namespace elsewhere") {
 		t.Errorf("exit status %d, want 2, because there is no Lease:\n%s%s", a.status, a.out, a.err)
 	}
 }

@@ -32,19 +32,22 @@ func readLeadership(ctx context.Context, reader *read.Reader, namespace string) 
 	return l
 }
 
+// isUnknown precedes the reason in the message of a status.Controller.
+const isUnknown = "it is unknown whether a controller is running: "
+
 // controller determines whether a controller is running in the namespace. Without a Lease, one may
 // run without leader election. The status of the gates shows whether any has run.
 func (l *leadership) controller(gates []v1alpha1.NodeGate, now time.Time) status.Controller {
 	switch {
 	case apierrors.IsNotFound(l.err):
-		running := status.No
+		missing := fmt.Sprintf("there is no Lease %s in namespace %s", v1alpha1.LeaseName, l.namespace)
+		const elsewhere = "; if nodegate is installed in another namespace, specify it with --namespace"
 		if slices.ContainsFunc(gates, func(ng v1alpha1.NodeGate) bool { return ng.Status.ObservedGeneration > 0 }) {
-			running = status.Unknown
+			return status.Controller{Running: status.Unknown, Message: isUnknown + missing + ", and one with --leader-elect=false has none" + elsewhere}
 		}
-		return status.Controller{Running: running, Message: fmt.Sprintf("there is no Lease %s in namespace %s: no controller has run there, or it runs with "+
-			"--leader-elect=false; if nodegate is installed in another namespace, specify it with --namespace", v1alpha1.LeaseName, l.namespace)}
+		return status.Controller{Running: status.No, Message: missing + ": no controller has run there, or it runs with --leader-elect=false" + elsewhere}
 	case l.err != nil:
-		return status.Controller{Running: status.Unknown, Message: "it is unknown whether a controller is running: " + l.err.Error()}
+		return status.Controller{Running: status.Unknown, Message: isUnknown + l.err.Error()}
 	}
 	return judge(l.lease, now)
 }

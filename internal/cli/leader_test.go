@@ -49,10 +49,16 @@ func TestLeader(t *testing.T) {
 func TestLeaderWithoutLease(t *testing.T) {
 	missing := leadership{namespace: "elsewhere", err: fmt.Errorf("reading: %w", apierrors.NewNotFound(coordinationv1.Resource("leases"), "nodegate"))}
 	reported := v1alpha1.NodeGate{Status: v1alpha1.NodeGateStatus{ObservedGeneration: 1}}
-	const want = "there is no Lease nodegate in namespace elsewhere: no controller has run there, or it runs with --leader-elect=false"
-	for running, gates := range map[string][]v1alpha1.NodeGate{status.No: {{}}, status.Unknown: {{}, reported}} {
-		if got := missing.controller(gates, clitest.Now); got.Running != running || !strings.HasPrefix(got.Message, want) {
-			t.Errorf("%+v, want %s because %s", got, running, want)
+	const noLease = "there is no Lease nodegate in namespace elsewhere"
+	for _, c := range []struct {
+		gates         []v1alpha1.NodeGate
+		running, want string
+	}{
+		{[]v1alpha1.NodeGate{{}}, status.No, noLease + ": no controller has run there, or it runs with --leader-elect=false"},
+		{[]v1alpha1.NodeGate{{}, reported}, status.Unknown, "it is unknown whether a controller is running: " + noLease + ", and one with --leader-elect=false has none"},
+	} {
+		if got := missing.controller(c.gates, clitest.Now); got.Running != c.running || !strings.HasPrefix(got.Message, c.want) {
+			t.Errorf("%+v, want %s because %s", got, c.running, c.want)
 		}
 	}
 	if got := missing.controller(nil, clitest.Now); got.Running != status.No {

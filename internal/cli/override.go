@@ -123,6 +123,8 @@ type overrider struct {
 	gates  *gateset.Set
 	now    time.Time
 	leader status.Controller
+	// leaseForbidden is true if the user has no permission to get the Lease, which is optional.
+	leaseForbidden bool
 }
 
 func (f *overrideFlags) run(ctx context.Context, c *connection, args []string) error {
@@ -186,6 +188,7 @@ func (s *overrider) read(ctx context.Context, namespace string, args []string) (
 		return nil, gatesErr
 	}
 	s.gates, s.leader = gateset.Reported(declared).WithoutSignals(), leader.controller(declared, time.Now())
+	s.leaseForbidden = apierrors.IsForbidden(leader.err)
 	if s.gates.Declared[s.gate] != nil {
 		return nodes, nil
 	}

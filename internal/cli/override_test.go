@@ -65,6 +65,7 @@ func TestForesee(t *testing.T) {
 	selective := clitest.ByLabel("agent", "nodeSelector: {matchLabels: {pool: other}}")
 	outOfService := strings.Replace(manual, "example.com/a, effect: NoSchedule", "node.kubernetes.io/out-of-service, effect: NoExecute", 1)
 	away := status.Controller{Running: status.No, Message: "no controller is running: the last one released its lease 5m ago"}
+	unknown := status.Controller{Running: status.Unknown, Message: "it is unknown whether a controller is running: there is no Lease"}
 	for _, c := range []struct {
 		name, state string
 		gates       []string
@@ -109,6 +110,7 @@ func TestForesee(t *testing.T) {
 		{name: "reset-without-effect", gates: []string{clitest.ByLabel("agent", "")}, node: steered(opened, override)},
 		{name: "reset-nothing", gates: []string{clitest.ByLabel("agent", "")}, node: steered(opened)},
 		{name: "remove-taint", state: v1alpha1.StateOpen, bare: true, gates: []string{manual}, node: steered(closed)},
+		{name: "remove-taint-without-lease", state: v1alpha1.StateOpen, bare: true, gates: []string{manual}, node: steered(closed), leader: unknown},
 		{name: "remove-taint-open", state: v1alpha1.StateOpen, bare: true, gates: []string{manual}, node: steered(nil)},
 		{name: "remove-taint-again", state: v1alpha1.StateOpen, bare: true, gates: []string{manual}, node: steered(closed, func(n *corev1.Node) { n.Spec.Taints = nil })},
 		{name: "remove-taint-changed", state: v1alpha1.StateOpen, bare: true, gates: []string{manual}, node: steered(closed, func(n *corev1.Node) { n.Spec.Taints[1].Value = "foreign" })},

@@ -145,8 +145,19 @@ func (s *overrider) warnings(g *gate.Gate, node *corev1.Node, after *gate.Decisi
 		warn(is != nil && !is.DryRun && is.After == v1alpha1.StateClosed && s.state == v1alpha1.StateClosed && willEvict(after, g),
 			evictsWarning)
 	}
-	warn(s.leader.Running == status.No, s.leader.Message+"; the override takes effect when a controller runs")
-	return all
+	return append(all, s.withoutController("the override takes effect")...)
+}
+
+// withoutController returns the warning that the effect may come later, if no controller is running,
+// or if this is unknown.
+func (s *overrider) withoutController(effect string) []string {
+	switch {
+	case s.leader.Running == status.No:
+		return []string{s.leader.Message + "; " + effect + " when a controller runs"}
+	case s.leader.Running == status.Unknown && !s.leaseForbidden:
+		return []string{s.leader.Message + "; if no controller is running, " + effect + " when one runs"}
+	}
+	return nil
 }
 
 // recordedTaint returns the gate's taint according to its record.
@@ -216,10 +227,7 @@ func (s *overrider) resetWarnings(g *gate.Gate, after *gate.Decision, is *gate.V
 	case is != nil && is.Closed() && willEvict(after, g):
 		all = append(all, evictsWarning)
 	}
-	if s.leader.Running == status.No {
-		all = append(all, s.leader.Message+"; the change takes effect when a controller runs")
-	}
-	return all
+	return append(all, s.withoutController("the change takes effect")...)
 }
 
 // evictsWarning is the warning about a gate that closes with the effect NoExecute.
@@ -269,9 +277,7 @@ func (s *overrider) planRemoveTaint(node *corev1.Node) (OverriddenNode, func(con
 	if other != "" {
 		n.Warnings = append(n.Warnings, fmt.Sprintf("gate %s is also closed, with the same taint: it opens as well", other))
 	}
-	if s.leader.Running == status.No {
-		n.Warnings = append(n.Warnings, s.leader.Message+"; the gate's record is updated when a controller runs")
-	}
+	n.Warnings = append(n.Warnings, s.withoutController("the gate's record is updated")...)
 	return n, func(ctx context.Context) error {
 		return s.overrides.RemoveTaint(ctx, node, v1alpha1.Taint{Key: taint.Key, Effect: taint.Effect})
 	}, nil

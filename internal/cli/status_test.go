@@ -11,21 +11,39 @@ import (
 
 const leasePath = "/apis/coordination.k8s.io/v1/namespaces/nodegate-system/leases/nodegate"
 
-// A controller that runs without leader election has no Lease. Neither status nor open says that
-// none is running.
+// A controller that runs without leader election has no Lease. Whether one is running is then
+// unknown, which status, open, close and reset say.
 func TestWithoutLeaderElection(t *testing.T) {
 	objects := smallCluster()
 	objects[gatesPath] = list("nodegate.dev/v1alpha1", "NodeGateList", agentGate+`
 status: {observedGeneration: 1, nodes: {selected: 7, open: 6, closed: 1}, conditions: [{type: Ready, status: "True", reason: Ready, message: m, lastTransitionTime: "2026-03-01T01:00:00Z"}]}`)
 	server := newAPIServer(t, objects)
 	code, out, err := server.run(t, "status")
-	for _, want := range []string{"There is no Lease nodegate in namespace nodegate-system", "7         6     1"} {
+	for _, want := range []string{
+		"It is unknown whether a controller is running: there is no Lease nodegate in namespace nodegate-system", "7         6     1",
+		"\nIf no controller is running, the status of these gates may be out of date: agent.\n",
+	} {
 		if code != exitError || !strings.Contains(out, want) {
 			t.Errorf("exit status %d, want %d with %q:\n%s%s", code, exitError, want, out, err)
 		}
 	}
-	code, out, err = server.run(t, "open", "n1", "--gate", "agent", "--for", "1h", "--reason", "ticket 7", "--dry-run=client")
-	if code != exitYes || strings.Contains(err, "when a controller runs") {
+	for _, c := range []struct{ args, want string }{
+		{"open n1 --gate agent --for 1h --reason ticket", "the override"},
+		{"close n1 --gate agent --for 1h --reason ticket", "the override"},
+		{"reset n1 --gate agent", "the change"},
+	} {
+		code, out, err = server.run(t, append(strings.Fields(c.args), "--dry-run=client")...)
+		for _, want := range []string{
+			"warning: node n1: it is unknown whether a controller is running: there is no Lease nodegate in namespace nodegate-system",
+			"; if no controller is running, " + c.want + " takes effect when one runs\n",
+		} {
+			if code != exitYes || !strings.Contains(err, want) || strings.Contains(err, "no controller has run") {
+				t.Errorf("%s: exit status %d, want %d with %q:\n%s%s", c.args, code, exitYes, want, out, err)
+			}
+		}
+	}
+	server.forbid(leasePath) // the permission to read the Lease is optional
+	if code, out, err = server.run(t, "reset", "n1", "--gate", "agent", "--dry-run=client"); code != exitYes || err != "" {
 		t.Errorf("exit status %d:\n%s%s", code, out, err)
 	}
 }

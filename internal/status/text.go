@@ -40,6 +40,9 @@ func (s *Status) Text(m printer.Marks, wide bool) string {
 	if slices.ContainsFunc(s.Gates, func(g Gate) bool { return g.FromRecords }) {
 		b.WriteString("\nFor gates with ? under THROTTLED, nodes are counted by the records that they carry.\n")
 	}
+	if names := s.unconfirmed(); len(names) > 0 {
+		fmt.Fprintf(&b, "\nIf no controller is running, the status of these gates may be out of date: %s.\n", printer.Some(names, maxUnconfirmed))
+	}
 	for i := range s.Gates {
 		s.Gates[i].details(&b, s.Time, wide)
 	}
@@ -47,6 +50,20 @@ func (s *Status) Text(m printer.Marks, wide bool) string {
 		fmt.Fprintf(&b, "\nIncomplete: %s.\n", what)
 	}
 	return b.String()
+}
+
+// maxUnconfirmed is the maximum number of gates that are named because their status may be out of date.
+const maxUnconfirmed = 5
+
+// unconfirmed returns the names of the gates with a status that a controller reported, if it is
+// unknown whether one is running.
+func (s *Status) unconfirmed() (names []string) {
+	for i := range s.Gates {
+		if s.Controller.Running == Unknown && s.Gates[i].Stale == "" {
+			names = append(names, s.Gates[i].Gate)
+		}
+	}
+	return names
 }
 
 func (s *Status) table(b *strings.Builder, m printer.Marks, wide bool) {
