@@ -86,7 +86,7 @@ func TestRackOpensTogether(t *testing.T) {
 	}
 	e.showsWaiting(rack[0], "GroupIncomplete the node's group is incomplete: group r1 has 3 fit nodes and needs 4; not fit: r1-n4 (openTogether.atLeast)")
 	e.showsWaiting(last, "Missing")
-	e.tells(e.ask(e.cluster.Admin(), "why", rack[0].name), 1, "blocked", "group r1 has 3 fit nodes and needs 4; not fit: r1-n4", "run kubectl gate why for the nodes that are not fit")
+	e.tells(e.ask(e.cluster.Admin(), "why", rack[0].name), 1, "blocked", "group r1 has 3 fit nodes and needs 4; not fit: r1-n4", "run kubectl gate why for nodes that the message names as not fit")
 	e.tells(e.ask(e.cluster.Admin(), "why", last.name), 1, "group", "group r1 has 3 fit nodes and needs 4", "does not")
 	e.must(are(isClosed, append(rack, other...)...))
 	stop()
