@@ -169,7 +169,10 @@ var scenarios = map[string]struct {
 	},
 	"NodegateTaintContended": {
 		scenario{5 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Contended"} 1x60`}}, "gate cni",
-		[]scenario{{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Contended"} 0x60`, `nodegate_gate_condition{gate="cni",condition="Ready"} 1x60`}}},
+		[]scenario{
+			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Contended"} 0x60`, `nodegate_gate_condition{gate="cni",condition="Ready"} 1x60`}},
+			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Contended"} 1x60`, `nodegate_gate_mode{gate="cni",mode="DryRun"} 1x60`}}, // gates that would contradict each other
+		},
 	},
 	"NodegateWritesDenied": {
 		scenario{15 * time.Minute, []string{`nodegate_patches_total{outcome="denied"} 0+1x60`}}, "",
