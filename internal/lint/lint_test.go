@@ -237,8 +237,18 @@ var cases = map[string]ruleCases{
 		})},
 	},
 	"contended": {
-		bad:  map[string]*World{"in its status": with([]string{agent("status: {conditions: [{type: Contended, status: 'True', message: by kubectl}]}")})},
-		good: map[string]*World{"over": with([]string{agent("status: {conditions: [{type: Contended, status: 'False'}]}")})},
+		bad: map[string]*World{"in its status": with([]string{agent("status: {conditions: [{type: Contended, status: 'True', reason: Contended, message: by kubectl}]}")})},
+		good: map[string]*World{
+			"over":            with([]string{agent("status: {conditions: [{type: Contended, status: 'False', reason: Contended}]}")}),
+			"no other writer": with([]string{agent("status: {conditions: [{type: Contended, status: 'True', reason: GatesContradict, message: gates a and b}]}")}),
+		},
+	},
+	"gates-contradict": {
+		bad: map[string]*World{"in its status": with([]string{agent("status: {conditions: [{type: Contended, status: 'True', reason: GatesContradict, message: gates a and b}]}")})},
+		good: map[string]*World{
+			"over":           with([]string{agent("status: {conditions: [{type: Contended, status: 'False', reason: GatesContradict}]}")}),
+			"another writer": with([]string{agent("status: {conditions: [{type: Contended, status: 'True', reason: Contended, message: by kubectl}]}")}),
+		},
 	},
 	"daemonset-missing": {
 		bad: map[string]*World{

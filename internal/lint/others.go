@@ -29,11 +29,27 @@ func notAccepted(_ *checker, s *subject) []hit {
 }
 
 func contended(_ *checker, s *subject) []hit {
+	if c := s.contention(); c != nil && c.Reason != v1alpha1.ReasonGatesContradict {
+		return []hit{{"", c.Message}}
+	}
+	return nil
+}
+
+// gatesContradict finds gates that have no other writer: nodegate keeps their state.
+func gatesContradict(_ *checker, s *subject) []hit {
+	if c := s.contention(); c != nil && c.Reason == v1alpha1.ReasonGatesContradict {
+		return []hit{{"", c.Message}}
+	}
+	return nil
+}
+
+// contention returns the gate's condition Contended if it is True, or nil.
+func (s *subject) contention() *metav1.Condition {
 	c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionContended)
 	if c == nil || c.Status != metav1.ConditionTrue {
 		return nil
 	}
-	return []hit{{"", c.Message}}
+	return c
 }
 
 // lateLabels are label prefixes that are not set when a Node is created, and the writers

@@ -27,6 +27,11 @@ var Rules = []Rule{
 		Do:  "Disable the other writer (see the gate's condition Contended), or use another key.",
 	},
 	{
+		ID: "gates-contradict", Severity: Error, check: gatesContradict,
+		Why: "What each gate writes would make another of the gates revert it. On these nodes, all of them keep their state: they neither open nor close.",
+		Do:  "Change the signals of the gates that the message names, so that none of them depends on what another gate writes.",
+	},
+	{
 		ID: "daemonset-missing", Severity: Error, Needs: []Kind{DaemonSets}, check: daemonSetMissing,
 		Why: "The signal never holds: new nodes stay closed until the DaemonSet exists.",
 		Do:  "Create the DaemonSet, or correct the namespace and the name in the gate.",
