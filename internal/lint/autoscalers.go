@@ -249,6 +249,9 @@ func closesExisting(s *subject) bool {
 }
 
 func autoscalerDoesNotKnowKey(j *checker, s *subject) (hits []hit) {
+	if s.closesOnLostNodes() {
+		return nil
+	}
 	for i := range j.Deployments {
 		d := &j.Deployments[i]
 		args, is := autoscalerArgs(d)

@@ -20,6 +20,10 @@ func (s *subject) closesInUse() bool {
 	return s.CloseWhen || s.Reclose == v1alpha1.RecloseOnRegression || closesExisting(s) || s.Together != nil && s.Together.Closes
 }
 
+// closesOnLostNodes reports whether the gate closes only on unreachable nodes. These already have
+// a taint of Kubernetes, and other controllers treat them as failed.
+func (s *subject) closesOnLostNodes() bool { return s.Taint.Key == v1alpha1.TaintOutOfService }
+
 func (s *subject) budgetText() string {
 	if s.Spec.Budget.MaxReclosed == nil {
 		return "20%"

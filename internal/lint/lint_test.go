@@ -482,6 +482,7 @@ var cases = map[string]ruleCases{
 			"by its name":                 with([]string{keyed(startup, "")}, deployments(autoscaler())),
 			"by a prefix":                 with([]string{keyed(readinessKey, "")}, deployments(autoscaler("--startup-taint-prefix=x/", "--startup-taint-prefix=readiness.k8s.io/"))),
 			"there is none":               with([]string{agent("")}, deployments(deployment("web"))),
+			"on lost nodes":               with([]string{outOfService}, deployments(autoscaler())),
 		},
 	},
 	"late-label": {

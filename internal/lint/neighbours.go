@@ -56,7 +56,7 @@ func selectsAny(s labels.Selector, nodes []*gate.Node) bool {
 // failed anyway.
 func kueueReplacesNodes(j *checker, s *subject) (hits []hit) {
 	t := s.TaintInUse()
-	if !s.closesInUse() || t.Effect == corev1.TaintEffectPreferNoSchedule {
+	if !s.closesInUse() || s.closesOnLostNodes() || t.Effect == corev1.TaintEffectPreferNoSchedule {
 		return nil
 	}
 	for i := range j.ResourceFlavors {

@@ -80,6 +80,8 @@ const (
 	existing = "  existingNodes: Close\n"
 	closing  = "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  closeWhen: [{name: l, label: {key: l}}]\n"
 	reclosed = "  recloseTaint: {key: example.com/b, effect: NoSchedule}\n"
+	// outOfService is a gate that closes only on nodes that are unreachable.
+	outOfService = "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: node.kubernetes.io/out-of-service, effect: NoExecute}\n  closeWhen: [{name: l, label: {key: l}}]\n  acknowledge: [VolumeDetach]\n"
 )
 
 // effect returns the gate agent with another effect.
@@ -130,6 +132,7 @@ var neighbourCases = map[string]ruleCases{
 			"it tolerates":        with([]string{agent(onRegression)}, resourceFlavor("{topologyName: t, nodeLabels: {a: b}, tolerations: [{key: example.com/a, operator: Exists}]}")),
 			"only after a reboot": with([]string{agent("")}, resourceFlavor("{topologyName: t, nodeLabels: {a: b}}")),
 			"PreferNoSchedule":    with([]string{effect("PreferNoSchedule", onRegression)}, resourceFlavor("{topologyName: t, nodeLabels: {a: b}}")),
+			"on lost nodes":       with([]string{outOfService}, resourceFlavor("{topologyName: t, nodeLabels: {a: b}}")),
 			"paused":              with([]string{agent(onRegression + "  mode: Paused\n")}, resourceFlavor("{topologyName: t, nodeLabels: {a: b}}")),
 		},
 	},
@@ -158,6 +161,7 @@ var neighbourCases = map[string]ruleCases{
 			"no such label":    with([]string{agent("")}, inZones, spreadDeployment(spread("rack"))),
 			"PreferNoSchedule": with([]string{effect("PreferNoSchedule", "")}, inZones, spreadDeployment(spread(hostname))),
 			"paused":           with([]string{agent("  mode: Paused\n")}, inZones, spreadDeployment(spread(hostname))),
+			"on lost nodes":    with([]string{outOfService}, inZones, spreadDeployment(spread(hostname))),
 		},
 	},
 }

@@ -37,7 +37,7 @@ func (j *checker) workloads() (all []workload) {
 // closed. All of them are one finding, because clusters can have hundreds, and the gate is
 // not the cause.
 func spreadCountsClosedNodes(j *checker, s *subject) []hit {
-	if s.Mode == v1alpha1.ModePaused || len(s.nodes) == 0 {
+	if s.Mode == v1alpha1.ModePaused || s.closesOnLostNodes() || len(s.nodes) == 0 {
 		return nil
 	}
 	gated := make(map[string]bool, len(s.nodes))
