@@ -667,6 +667,23 @@ func TestJudged(t *testing.T) {
 	}
 }
 
+// The API rejects recloseTaint, reclosePolicy and existingNodes in a gate with closeWhen, and
+// reclosePolicy does not affect existing nodes.
+func TestFixesForCloseWhen(t *testing.T) {
+	for id, want := range map[string][]string{
+		"reclose-with-startup-key": {"A gate with closeWhen has neither: ", "OnReboot (a node that reboots is starting again), and existingNodes to Ignore or Adopt"},
+		"budget-is-none":           {"A gate with closeWhen has neither: "},
+	} {
+		for _, rule := range Rules {
+			for _, text := range want {
+				if rule.ID == id && !strings.Contains(rule.Do, text) {
+					t.Errorf("%s: the fix %q does not contain %q", id, rule.Do, text)
+				}
+			}
+		}
+	}
+}
+
 // docs/lint.md has a section about each rule, with its severity, and no other.
 func TestEveryRuleIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../docs/lint.md")

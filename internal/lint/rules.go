@@ -104,7 +104,7 @@ var Rules = []Rule{
 	{
 		ID: "reclose-with-startup-key", Severity: Warning, Needs: []Kind{NodePools}, check: recloseWithStartupKey,
 		Why: "An autoscaler assumes that a node in use on which the gate closes again is still starting: Cluster Autoscaler counts it as not ready, and stops scaling if more than 45 % of all nodes are not ready; Karpenter expects that the taint is removed soon.",
-		Do:  "Set recloseTaint to a key with the prefix status-taint.cluster-autoscaler.kubernetes.io/ (see docs/guides/autoscalers.md), or set reclosePolicy to OnReboot: a node that reboots is starting again.",
+		Do:  "Set recloseTaint to a key with the prefix status-taint.cluster-autoscaler.kubernetes.io/ (see docs/guides/autoscalers.md), or set reclosePolicy to OnReboot (a node that reboots is starting again), and existingNodes to Ignore or Adopt. A gate with closeWhen has neither: give its taint a key with this prefix.",
 	},
 	{
 		ID: "autoscaler-does-not-know-key", Severity: Warning, Needs: []Kind{Deployments}, check: autoscalerDoesNotKnowKey,
@@ -159,7 +159,7 @@ var Rules = []Rule{
 	{
 		ID: "budget-is-none", Severity: Warning, check: budgetIsNone,
 		Why: "Without budget, the gate never closes because of a regression, existingNodes or closeWhen.",
-		Do:  "Raise budget.maxReclosed, or state the intention with reclosePolicy OnReboot and existingNodes Ignore.",
+		Do:  "Raise budget.maxReclosed, or state the intention with reclosePolicy OnReboot and existingNodes Ignore. A gate with closeWhen has neither: delete it if it should never close.",
 	},
 	{
 		ID: "group-label-missing", Severity: Warning, Needs: []Kind{Nodes}, check: groupLabelMissing,
