@@ -199,6 +199,11 @@ func sample(manager string, after time.Duration) func(*World) {
 	return func(w *World) { w.Samples = []corev1.Node{n} }
 }
 
+// withKubelet makes the samples' writer a process that contains the kubelet.
+func withKubelet(w *World) {
+	w.Samples[0].ManagedFields[0].FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{".":{},"f:volumes.kubernetes.io/controller-managed-attach-detach":{}},"f:labels":{".":{},"f:a":{}}}}`)
+}
+
 // karpenter returns a Deployment of Karpenter for AWS, with the image tag or, without one,
 // a digest.
 func karpenter(tag string) appsv1.Deployment {
@@ -496,6 +501,7 @@ var cases = map[string]ruleCases{
 	"label-set-by-others": {
 		bad: map[string]*World{"by a user": with([]string{by("{matchLabels: {a: b}}")}, sample("kubectl-label", time.Minute))},
 		good: map[string]*World{
+			"by k3s":          with([]string{by("{matchLabels: {a: b}}")}, sample("k3s", time.Minute), withKubelet),
 			"by the kubelet":  with([]string{by("{matchLabels: {a: b}}")}, sample("kubelet", time.Minute)),
 			"at its creation": with([]string{by("{matchLabels: {a: b}}")}, sample("cluster-api", time.Second)),
 			"another label":   with([]string{agent("")}, sample("kubectl-label", time.Minute)),

@@ -128,10 +128,15 @@ func setLater(n *corev1.Node, key string) (manager string, later bool) {
 	}
 	for i := range n.ManagedFields {
 		m := &n.ManagedFields[i]
-		if m.FieldsV1 == nil || !manages(m.FieldsV1.GetRawBytes(), key) {
+		if m.FieldsV1 == nil {
 			continue
 		}
-		if m.Manager == "kubelet" || m.Time == nil || m.Time.Sub(n.CreationTimestamp.Time) <= creationWindow {
+		fields := managed(m.FieldsV1.GetRawBytes())
+		if _, has := fields.Labels["f:"+key]; !has {
+			continue
+		}
+		_, containsKubelet := fields.Annotations["f:"+kubeletAnnotation]
+		if m.Manager == "kubelet" || containsKubelet || m.Time == nil || m.Time.Sub(n.CreationTimestamp.Time) <= creationWindow {
 			return "", false // it may have been set at creation
 		}
 		manager, later = m.Manager, true
@@ -139,17 +144,25 @@ func setLater(n *corev1.Node, key string) (manager string, later bool) {
 	return manager, later
 }
 
-func manages(raw []byte, label string) bool {
+// kubeletAnnotation is set by kubelets only. In k3s and others, one process contains the kubelet and
+// the controllers. It has one entry, whose time changes with each of its writes.
+const kubeletAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach"
+
+// managedMetadata are the managed fields of an object's metadata.
+type managedMetadata struct {
+	Labels      map[string]json.RawMessage `json:"f:labels"`
+	Annotations map[string]json.RawMessage `json:"f:annotations"`
+}
+
+// managed returns the managed fields of the metadata, or none if they cannot be read.
+func managed(raw []byte) managedMetadata {
 	var fields struct {
-		Metadata struct {
-			Labels map[string]json.RawMessage `json:"f:labels"`
-		} `json:"f:metadata"`
+		Metadata managedMetadata `json:"f:metadata"`
 	}
 	if err := json.Unmarshal(raw, &fields); err != nil {
-		return false
+		return managedMetadata{}
 	}
-	_, has := fields.Metadata.Labels["f:"+label]
-	return has
+	return fields.Metadata
 }
 
 // active reports whether a known writer changes its taint in its current configuration.
