@@ -7,7 +7,6 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/kubetest"
 )
 
 // A missing or expired Lease proves that nodegate is not running only if it is in nodegate's
@@ -81,7 +81,7 @@ func TestSurveyFindsTheInstallation(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reads := 0
-				config := &rest.Config{Transport: handle(func(w http.ResponseWriter, r *http.Request) {
+				config := &rest.Config{Transport: kubetest.Transport(func(w http.ResponseWriter, r *http.Request) {
 					object := cmp.Or(c.objects[r.URL.Path], always[r.URL.Path])
 					if r.URL.Path == leasePath && c.lease != nil {
 						reads++
@@ -130,7 +130,7 @@ func TestSurveyWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				config := &rest.Config{Transport: handle(func(w http.ResponseWriter, r *http.Request) {
+				config := &rest.Config{Transport: kubetest.Transport(func(w http.ResponseWriter, r *http.Request) {
 					if !strings.HasSuffix(r.URL.Path, "/leases/nodegate") {
 						http.NotFound(w, r)
 						return
@@ -148,16 +148,4 @@ func TestSurveyWaits(t *testing.T) {
 			})
 		})
 	}
-}
-
-// handle is a transport that calls a function instead of a server.
-type handle func(http.ResponseWriter, *http.Request)
-
-func (h handle) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := r.Context().Err(); err != nil {
-		return nil, err
-	}
-	w := httptest.NewRecorder()
-	h(w, r)
-	return w.Result(), nil
 }

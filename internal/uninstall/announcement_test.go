@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/kube/kubetest"
 	"github.com/nodegate/nodegate/internal/release"
 )
 
@@ -134,7 +135,7 @@ func TestAnnouncementStays(t *testing.T) {
 		n := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "n1", ResourceVersion: "7"}}
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeGracefulNodeShutdownInProgress, Status: corev1.ConditionTrue, Message: v1alpha1.ShutdownMessagePrefix + "this boot"}}
 		a := &nodesAPI{nodes: []corev1.Node{n}, denied: []string{"n1"}}
-		err := Run(t.Context(), &rest.Config{Transport: handle(a.answer)}, Options{Namespace: "here", ServiceAccount: "me", Out: io.Discard})
+		err := Run(t.Context(), &rest.Config{Transport: kubetest.Transport(a.answer)}, Options{Namespace: "here", ServiceAccount: "me", Out: io.Discard})
 		if want := "some nodes could not be cleaned up: fix the errors above, and run the command again"; !errors.Is(err, ErrIncomplete) || err.Error() != want {
 			t.Errorf("error %v, want %s", err, want)
 		}

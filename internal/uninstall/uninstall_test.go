@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+
+	"github.com/nodegate/nodegate/internal/kube/kubetest"
 )
 
 // Names of roles and role bindings may contain control characters, which must not control a
@@ -214,22 +216,10 @@ func TestStopControllerNamesPods(t *testing.T) {
 }
 
 // uninstallerOf returns an uninstaller that calls a function instead of an API server.
-func uninstallerOf(answer handle) *uninstaller {
+func uninstallerOf(answer kubetest.Transport) *uninstaller {
 	config := &rest.Config{Transport: answer, QPS: -1}
 	return &uninstaller{
 		Options: Options{Namespace: "here", Out: io.Discard}, reported: make(map[object]bool),
 		core: kubernetes.NewForConfigOrDie(config), objects: metadata.NewForConfigOrDie(config),
 	}
-}
-
-type handle func(http.ResponseWriter, *http.Request)
-
-// RoundTrip implements http.RoundTripper.
-func (h handle) RoundTrip(r *http.Request) (*http.Response, error) {
-	if err := r.Context().Err(); err != nil {
-		return nil, err
-	}
-	w := httptest.NewRecorder()
-	h(w, r)
-	return w.Result(), nil
 }
