@@ -94,7 +94,7 @@ func TestSameAsManifests(t *testing.T) {
 			object{"metrics": object{"serviceMonitor": object{"enabled": true}, "prometheusRule": object{"enabled": true}, "dashboard": object{"enabled": true}}, "priorityClassQuota": object{"enabled": true}},
 			"1.37.0", func(*install.Options) {}, append([]string{
 				"ServiceMonitor nodegate-system/nodegate", "PrometheusRule nodegate-system/nodegate", "ConfigMap nodegate-system/nodegate-dashboard",
-				"ResourceQuota nodegate-system/nodegate-critical-pods",
+				quota,
 			}, gateKeys...),
 		},
 	} {
