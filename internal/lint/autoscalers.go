@@ -226,9 +226,10 @@ func karpenterPermanentTaint(j *checker, s *subject) (hits []hit) {
 	return hits
 }
 
-// recloseWithStartupKey finds startup keys of gates that close on nodes in use. Closing on
-// a rebooting node does not count: such a node is starting again.
-func recloseWithStartupKey(j *checker, s *subject) (hits []hit) {
+// recloseWithStartupKey finds startup keys of Cluster Autoscaler in gates that close on nodes in
+// use. Closing on a rebooting node does not count: such a node is starting again. Karpenter regards
+// startupTaints as temporary only until it has initialized the node.
+func recloseWithStartupKey(_ *checker, s *subject) (hits []hit) {
 	if !s.closesInUse() {
 		return nil
 	}
@@ -236,11 +237,6 @@ func recloseWithStartupKey(j *checker, s *subject) (hits []hit) {
 	if strings.HasPrefix(again.Key, startupPrefix) || strings.HasPrefix(again.Key, legacyStartupPrefix) {
 		hits = append(hits, hit{"", fmt.Sprintf("the gate closes nodes in use with %s, a startup taint of Cluster Autoscaler", gate.TaintText(again))})
 	}
-	j.pools(s, func(p pool) {
-		if p.has("startupTaints", again) {
-			hits = append(hits, hit{"nodepool/" + p.GetName(), fmt.Sprintf("the gate closes nodes in use with %s, which startupTaints of NodePool %s contain", gate.TaintText(again), p.GetName())})
-		}
-	})
 	return hits
 }
 

@@ -440,11 +440,11 @@ var cases = map[string]ruleCases{
 	"reclose-with-startup-key": {
 		bad: map[string]*World{
 			"Cluster Autoscaler's": with([]string{keyed(startup, onRegression)}),
-			"Karpenter's":          with([]string{agent(onRegression)}, pools(nodePool("    spec: {startupTaints: [{key: example.com/a, effect: NoSchedule}]}"))),
 			"existing nodes":       with([]string{keyed(startup, "  reclosePolicy: Never\n  existingNodes: Close\n")}),
 			"the second taint":     with([]string{agent(onRegression + "  recloseTaint: {key: " + startup + ", effect: NoSchedule}\n")}),
 		},
 		good: map[string]*World{
+			"Karpenter's startupTaints":             with([]string{agent(onRegression)}, pools(nodePool("    spec: {startupTaints: [{key: example.com/a, effect: NoSchedule}]}"))),
 			"another key for it":                    with([]string{keyed(startup, onRegression+"  recloseTaint: {key: "+status+", effect: NoSchedule}\n")}),
 			"only for a reboot":                     with([]string{keyed(startup, "")}),
 			"it never closes again":                 with([]string{keyed(startup, "  reclosePolicy: Never\n")}),

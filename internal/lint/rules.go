@@ -102,8 +102,8 @@ var Rules = []Rule{
 		Do:  "Move the taint from spec.template.spec.taints of the NodePool to startupTaints.",
 	},
 	{
-		ID: "reclose-with-startup-key", Severity: Warning, Needs: []Kind{NodePools}, check: recloseWithStartupKey,
-		Why: "An autoscaler assumes that a node in use on which the gate closes again is still starting: Cluster Autoscaler counts it as not ready, and stops scaling if more than 45 % of all nodes are not ready; Karpenter expects that the taint is removed soon.",
+		ID: "reclose-with-startup-key", Severity: Warning, check: recloseWithStartupKey,
+		Why: "Cluster Autoscaler assumes that a node in use on which the gate closes again is still starting: it counts the node as not ready, and stops scaling if more than 45 % of all nodes are not ready.",
 		Do:  "Set recloseTaint to a key with the prefix status-taint.cluster-autoscaler.kubernetes.io/ (see docs/guides/autoscalers.md), or set reclosePolicy to OnReboot (a node that reboots is starting again), and existingNodes to Ignore or Adopt. A gate with closeWhen has neither: give its taint a key with this prefix.",
 	},
 	{
