@@ -35,6 +35,8 @@ const (
 	// defaultSettle is the default of Options.Settle. All API servers watch webhook
 	// configurations, so a change usually takes effect within milliseconds.
 	defaultSettle = 30 * time.Second
+	// mountDelay is the time within which replicas serve the certificate in a changed Secret.
+	mountDelay = 2 * time.Minute
 	// injectedBy is the annotation with which cert-manager injects its authority.
 	injectedBy = "cert-manager.io/inject-ca-from"
 )
@@ -70,7 +72,8 @@ type Options struct {
 // A certificate is replaced without interruption: first, the API server trusts the new
 // authority in addition to the old one, and then the Secret is changed. The old authority
 // remains trusted until the next renewal, because kubelets need a minute or two to update
-// a mounted Secret. Ensure can be interrupted at any point and run again.
+// a mounted Secret. A renewal within that time keeps it, too. Ensure can be interrupted at
+// any point and run again.
 func Ensure(ctx context.Context, o Options) error {
 	if o.Hosts == nil {
 		o.Hosts = []string{admission.WebhookHost(o.Namespace)}
@@ -123,13 +126,13 @@ func (o *Options) replace(ctx context.Context, configuration *admissionregistrat
 	if err != nil {
 		return err
 	}
-	signers := have.signers(o.Clock.Now())
-	data, err := next.data(append([]*x509.Certificate{next.authority}, signers...))
+	former := have.needed(o.Clock.Now(), o.Settle+mountDelay)
+	data, err := next.data(append([]*x509.Certificate{next.authority}, former...))
 	if err != nil {
 		return err
 	}
 	until := next.certificate.NotAfter
-	if len(signers) == 0 { // no replica serves a certificate that the API server accepts
+	if len(former) == 0 { // no replica serves a certificate that the API server accepts
 		if err := o.store(ctx, secret, data, until); err != nil {
 			return err
 		}

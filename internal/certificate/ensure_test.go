@@ -88,7 +88,11 @@ func (w *server) write(do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
-	w.states = append(w.states, w.state())
+	s := w.state()
+	if n := len(w.states); n > 0 && s.serving == nil { // replicas keep the last certificate
+		s.serving, s.intermediates = w.states[n-1].serving, w.states[n-1].intermediates
+	}
+	w.states = append(w.states, s)
 	return nil
 }
 
@@ -209,6 +213,54 @@ func TestRenewLeavesNoGap(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Replicas keep the last certificate that they could read, so its authority remains trusted
+// while an invalid or deleted Secret is replaced.
+func TestInvalidSecretLeavesNoGap(t *testing.T) {
+	for name, damage := range map[string]func(*server) error{
+		"deleted": func(w *server) error { return w.api.Delete(w.Context(), secret(nil)) },
+		"garbage": func(w *server) error {
+			damaged := secret(map[string][]byte{keyCertificate: []byte("garbage")})
+			return errors.Join(w.api.Delete(w.Context(), secret(nil)), w.api.Create(w.Context(), damaged))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newServer(t, configuration())
+				if err := w.ensure(false); err != nil {
+					t.Fatal(err)
+				}
+				pass(remount)
+				if err := damage(w); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.ensure(false); err != nil {
+					t.Fatal(err)
+				}
+				pass(remount)
+				w.check()
+			})
+		})
+	}
+}
+
+// A second renewal causes no interruption even if replicas still serve the certificate from
+// before the first one.
+func TestRenewTwiceLeavesNoGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newServer(t, configuration())
+		for _, wait := range []time.Duration{remount, 0, remount, remount} {
+			if err := w.ensure(len(w.states) > 0); err != nil {
+				t.Fatal(err)
+			}
+			pass(wait)
+		}
+		w.check()
+		if n := bytes.Count(w.state().bundle, []byte("BEGIN")); n != 2 {
+			t.Errorf("%d authorities are trusted, want the current and the previous one", n)
+		}
+	})
 }
 
 // The authorities are published again after the registration was applied again without

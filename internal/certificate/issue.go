@@ -145,11 +145,21 @@ func (h *contents) validate(hosts []string, now time.Time) error {
 	return nil
 }
 
-// signers returns the trusted authorities with which the current certificate is valid.
-func (h *contents) signers(now time.Time) []*x509.Certificate {
-	return slices.DeleteFunc(slices.Clone(h.trusted), func(c *x509.Certificate) bool {
-		return h.serving == nil || h.verify(now, c) != nil
-	})
+// needed returns the trusted authorities that replicas may need until they serve another
+// certificate. Usually, these are the authorities with which the Secret's certificate is
+// valid. If there are none, or if the certificate was issued less than delay ago, replicas
+// may serve a former certificate: they keep the last one that they could read. All
+// authorities that have not expired are then needed.
+func (h *contents) needed(now time.Time, delay time.Duration) []*x509.Certificate {
+	unexpired := slices.DeleteFunc(slices.Clone(h.trusted), func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
+	if h.serving == nil || now.Sub(h.serving.NotBefore.Add(backdate)) < delay {
+		return unexpired
+	}
+	signers := slices.DeleteFunc(slices.Clone(unexpired), func(c *x509.Certificate) bool { return h.verify(now, c) != nil })
+	if len(signers) == 0 {
+		return unexpired
+	}
+	return signers
 }
 
 func pool(certificates []*x509.Certificate) *x509.CertPool {
