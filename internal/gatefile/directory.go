@@ -93,7 +93,7 @@ func (d *Directory) Err() error {
 // Status implements gates.Source.
 func (d *Directory) Status() reflector.Status {
 	v := d.current.Load()
-	return reflector.Status{Name: "gates in " + d.path, Synced: v.read, Live: v.read && v.err == nil, Err: v.err}
+	return reflector.Status{Name: gates.GatesName + " in " + d.path, Synced: v.read, Live: v.read && v.err == nil, Err: v.err}
 }
 
 // Run implements gates.Source.

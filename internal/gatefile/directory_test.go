@@ -75,6 +75,13 @@ func (r *reader) expect(when, names string, complete bool) {
 	}
 }
 
+// Alerts about gates and about other resources are distinguished by the resource.
+func TestResourceOfTheFeed(t *testing.T) {
+	if got := newReader(t).Status().Resource(); got != v1alpha1.Resource.Resource {
+		t.Errorf("the feed observes %q, want the name of the resource, as in the API", got)
+	}
+}
+
 var (
 	a, b  = one("a", someTaint), one("b", someTaint)
 	ab    = filesOf("a.yaml", a, "b.yaml", b)
