@@ -22,8 +22,11 @@ func (c *Controller) logDryRun(n *gate.Node, v *gate.Verdict) {
 }
 
 // reportMode sets the metric of a gate's mode, and logs a change of the mode. A new leader
-// also logs a mode other than Enforce.
+// also logs a mode other than Enforce. The mode of a gate that cannot be read is not known.
 func (r *reporter) reportMode(ng *v1alpha1.NodeGate, last *reported) {
+	if ng.ReadError != "" {
+		return
+	}
 	mode, was := ng.Spec.Mode.OrDefault(), last.mode.OrDefault()
 	if mode != was {
 		r.log.Info("gate mode changed", "gate", ng.Name, "mode", mode, "before", was)

@@ -63,6 +63,31 @@ func TestGateThatCannotBeRead(t *testing.T) {
 	})
 }
 
+// The mode of a gate that cannot be read is not known. Its last mode remains, and a change to
+// Enforce is not reported.
+func TestModeOfAGateThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		odd := controllertest.Gate("odd", inMode(v1alpha1.ModePaused))
+		w := newWorld(t, odd)
+		var log controllertest.LogLines
+		defer w.start(log.Logger(), interceptor.Funcs{})()
+		controllertest.Pass(10 * time.Second)
+		unread := &v1alpha1.NodeGate{ObjectMeta: odd.ObjectMeta, ReadError: "json: the timing"}
+		unread.Spec.Taint = odd.Spec.Taint
+		for _, ng := range []*v1alpha1.NodeGate{unread, odd} {
+			w.setGates(true, ng)
+			controllertest.Pass(10 * time.Second)
+			modes := w.c.metrics.Modes
+			if v := testutil.ToFloat64(modes.WithLabelValues("odd", "Paused")); v != 1 || testutil.CollectAndCount(modes) != 1 {
+				t.Errorf("read error %q: Paused is %v of %d modes, want 1 of 1", ng.ReadError, v, testutil.CollectAndCount(modes))
+			}
+			if n := log.Count(`"gate mode changed"`); n != 1 {
+				t.Errorf("read error %q: %d changes of the mode are logged, want that to Paused", ng.ReadError, n)
+			}
+		}
+	})
+}
+
 // A gate that is not accepted or cannot be read does not close at birth as far as nodegate
 // can tell, so there is nothing to prove, and no series that would fire NodegateBirthsOpen.
 // While an edited gate is being compiled, its series remain.
