@@ -136,6 +136,9 @@ func (f *controllerFlags) validate() error {
 	}
 	if f.birth == admission.ByWebhook {
 		f.process.Webhook = &f.webhook
+		if len(f.webhook.ClientNames) > 0 && f.webhook.ClientCAFile == "" {
+			return errors.New("--webhook-client-names requires --webhook-client-ca-file: specify the certificate authorities of these clients, or omit the names")
+		}
 		if err := f.webhook.Validate(); err != nil {
 			return fmt.Errorf("--webhook-bind-address: %w", err)
 		}

@@ -120,6 +120,7 @@ func TestMistakes(t *testing.T) {
 		"unknown birth":          {controller("--birth=magic"), []string{`"magic"`, `"policy"`, `"webhook"`}},
 		"bad webhook address":    {controller("--birth=webhook", "--webhook-bind-address=9443"), []string{"--webhook-bind-address", "9443"}},
 		"bad webhook port":       {controller("--birth=webhook", "--webhook-bind-address=:x"), []string{"--webhook-bind-address", `"x"`}},
+		"webhook's clients":      {controller("--birth=webhook", "--webhook-client-names=x"), []string{"--webhook-client-names requires --webhook-client-ca-file: "}},
 		"release: no nodes":      {[]string{"release"}, []string{"specify either node names or --all"}},
 		"release: nodes and all": {[]string{"release", "--all", "n1"}, []string{"specify either node names or --all"}},
 		"release: no gate":       {[]string{"release", "--all", "--gate="}, []string{"--gate contains an empty gate name"}},
