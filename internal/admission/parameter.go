@@ -4,17 +4,14 @@ package admission
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -51,28 +48,12 @@ type Entry struct {
 func NewEntry(ng *v1alpha1.NodeGate) (Entry, error) {
 	nodes, err := requirements(*ng.Spec.NodeSelector.AsMeta())
 	if err == nil {
-		err = Writable(ng.Name, ng.Spec.Taint)
+		err = gate.Writable(ng.Name, ng.Spec.Taint)
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("closing gate %q on new nodes: %w", ng.Name, err)
 	}
 	return Entry{Name: ng.Name, Taint: ng.Spec.Taint, Nodes: nodes}, nil
-}
-
-// Writable returns an error if the API server would reject a new Node with the record and
-// the taint of a gate. The CRD's rules admit no such NodeGate.
-func Writable(name string, taint v1alpha1.Taint) error {
-	var errs []error
-	if msgs := validation.IsDNS1123Label(name); msgs != nil {
-		errs = append(errs, fmt.Errorf("name: %s", strings.Join(msgs, "; ")))
-	}
-	if _, err := gate.ParseTaintID(gate.IDOf(taint).String()); err != nil {
-		errs = append(errs, fmt.Errorf("taint %w", err))
-	}
-	if msgs := validation.IsValidLabelValue(taint.Value); msgs != nil {
-		errs = append(errs, fmt.Errorf("taint value %q: %s", taint.Value, strings.Join(msgs, "; ")))
-	}
-	return errors.Join(errs...)
 }
 
 // requirements converts a label selector to sorted requirements without duplicates.

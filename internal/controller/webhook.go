@@ -93,15 +93,9 @@ func (p *Process) serveWebhook(m manager.Manager, gates func() ([]gate.Gate, boo
 	)
 }
 
-// birthGates returns the gates that close at birth, and whether they are known. Gates
-// that would make the API server reject Nodes are left out.
+// birthGates returns the gates that close at birth, and whether they are known. They are shared
+// and must not be modified.
 func (c *Controller) birthGates() ([]gate.Gate, bool) {
 	set := c.set.Load()
-	var gates []gate.Gate
-	for i := range set.AtBirth {
-		if g := &set.AtBirth[i]; admission.Writable(g.Name, g.Taint) == nil {
-			gates = append(gates, *g)
-		}
-	}
-	return gates, set.Seq > 0
+	return set.AtBirth, set.Seq > 0
 }

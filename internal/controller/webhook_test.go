@@ -39,6 +39,9 @@ func TestWebhookOmitsGatesThatInvalidateNodes(t *testing.T) {
 	if !known || len(gates) != 1 || gates[0].Name != "good" {
 		t.Errorf("known: %t, closed at birth: %+v, want only the gate good", known, gates)
 	}
+	if n := testing.AllocsPerRun(10, func() { c.birthGates() }); n > 0 {
+		t.Errorf("the gates are copied for each Node: %v allocations", n)
+	}
 }
 
 // A gate that cannot be read, or is being compiled, is still closed on new nodes in the version

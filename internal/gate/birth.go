@@ -3,10 +3,14 @@
 package gate
 
 import (
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -54,6 +58,22 @@ func Birth(gates []Gate, n Node) Decision {
 	}
 	d.Changes = len(d.Records) > 0 || !sameTaints(n.Taints, d.Taints)
 	return d
+}
+
+// Writable returns an error if the API server would reject a new Node with the record and
+// the taint of a gate. The CRD's rules admit no such NodeGate.
+func Writable(name string, taint v1alpha1.Taint) error {
+	var errs []error
+	if msgs := validation.IsDNS1123Label(name); msgs != nil {
+		errs = append(errs, fmt.Errorf("name: %s", strings.Join(msgs, "; ")))
+	}
+	if _, err := ParseTaintID(IDOf(taint).String()); err != nil {
+		errs = append(errs, fmt.Errorf("taint %w", err))
+	}
+	if msgs := validation.IsValidLabelValue(taint.Value); msgs != nil {
+		errs = append(errs, fmt.Errorf("taint value %q: %s", taint.Value, strings.Join(msgs, "; ")))
+	}
+	return errors.Join(errs...)
 }
 
 // forgetTime removes the times from records and from all taints after the first n,

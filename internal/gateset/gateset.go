@@ -44,8 +44,9 @@ type Set struct {
 	Declared map[string]*v1alpha1.NodeGate
 	// Acceptance contains, by name, whether each gate is in force.
 	Acceptance map[string]gate.Acceptance
-	// AtBirth contains the gates that close at birth, sorted by name. Gates of which that is not known at
-	// present are in it as they were when it was last known (see Unneeded).
+	// AtBirth contains the gates that close at birth, sorted by name, except those that would make the
+	// API server reject Nodes. Gates of which that is not known at present are in it as they were when it
+	// was last known (see Unneeded).
 	AtBirth []gate.Gate
 	// Keys contains the taint keys of all gates, except of those that are in dry run or may
 	// not use their key.
@@ -125,8 +126,8 @@ func New(before *Set, now Snapshot, policy gate.KeyPolicy) *Set {
 // closeAtBirth sets AtBirth.
 func (s *Set) closeAtBirth(before *Set) {
 	for i := range s.Gates {
-		if s.ClosesAtBirth(s.Gates[i].Name) {
-			s.AtBirth = append(s.AtBirth, s.Gates[i])
+		if g := &s.Gates[i]; s.ClosesAtBirth(g.Name) && gate.Writable(g.Name, g.Taint) == nil {
+			s.AtBirth = append(s.AtBirth, *g)
 		}
 	}
 	for i := range before.AtBirth {

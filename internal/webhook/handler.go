@@ -22,7 +22,8 @@ import (
 // created unchanged. (controller-runtime's handler would reject such requests, and
 // requests that cause a panic.)
 type Handler struct {
-	// Gates returns the gates that close at birth, and false while they are unknown.
+	// Gates returns the gates that close at birth, and false while they are unknown. The
+	// handler does not modify them.
 	Gates func() ([]gate.Gate, bool)
 	// Log receives errors that prevented gates from closing.
 	Log logr.Logger
