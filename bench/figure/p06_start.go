@@ -54,7 +54,7 @@ func measureColdStart(ctx context.Context, e *Env) (report.Result, error) {
 	} {
 		r.Rows = append(r.Rows, report.Compare(row.what, row.unit, starts, row.what, report.Mean, row.goal))
 	}
-	r.Rows = append(r.Rows, report.Compare("needless writes", "", report.Counts(starts), "needless writes", report.Mean, report.AtMost(0)))
+	r.Rows = append(r.Rows, report.Counted("needless writes", starts, "needless writes", report.AtMost(0)))
 	r.Notes = []string{
 		fmt.Sprintf("%d nodes. The daemons of %d of them became ready while nodegate was not running. From the time just before the process is started to the time at which the observer sees a node without the taint.", len(e.Fleet.Nodes()), readyMeanwhile),
 		"Verified: the gate's status, which was removed before, counts all nodes as open. It is read about every 20 ms; nodegate writes it at most once per second.",

@@ -56,7 +56,7 @@ func measureGates(ctx context.Context, e *Env) (r report.Result, err error) {
 		return report.Compare(what, "ms", pairs, f.cpu(), report.Mean, nil)
 	}
 	writes := func(what string, f flipped, goal float64) report.Row {
-		return report.Compare(what, "", report.Counts(pairs), f.writes(), report.Mean, report.AtMost(goal))
+		return report.Counted(what, pairs, f.writes(), report.AtMost(goal))
 	}
 	r.Rows = append(decisions,
 		cpu("nodegate's CPU for a flip that no gate reads", unread),

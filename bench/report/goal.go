@@ -68,6 +68,15 @@ const (
 	notPositive  = "a value to divide by is not positive"
 )
 
+// verdictOfCounts compares exact counts with the goal, which has no minimum. All of them
+// must be within it: a single one above shows that nodegate can miss the goal.
+func (g *Goal) verdictOfCounts(s *Spread) Verdict {
+	if s.Max > g.AtMost {
+		return NotReached
+	}
+	return Reached
+}
+
 // verdict compares an interval with the goal.
 func (g *Goal) verdict(s *Spread) Verdict {
 	bounded := g.AtLeast > 0

@@ -161,6 +161,7 @@ func TestRatiosAreWithinPairs(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	many := slices.Repeat([]float64{1.05}, 10)
 	outlier := append(slices.Clone(many), 9)
+	tenCounts := []float64{0, 0, 0, 0, 3, 0, 0, 0, 0, 0}
 	limitIsZero := make([]Pair, 5)
 	for i := range limitIsZero {
 		limitIsZero[i] = Pair{Nodegate: Sample{"q": {1}}, Limit: Sample{"q": {0}}}
@@ -198,7 +199,10 @@ func TestVerdicts(t *testing.T) {
 		"no goal":                   {Alone("", "", nil, 1), "", ""},
 		"one count":                 {Count("", "", AtMost(1), 1), Reached, ""},
 		"one count above":           {Count("", "", AtMost(1), 1.1), NotReached, ""},
-		"two counts around":         {Count("", "", AtMost(1), 0.9, 1.1), NotDecided, ""},
+		"two counts around":         {Count("", "", AtMost(1), 0.9, 1.1), NotReached, ""},
+		"one count of five above":   {Count("", "", AtMost(0), 0, 0, 0, 0, 3), NotReached, ""},
+		"one count of ten above":    {Count("", "", AtMost(0), tenCounts...), NotReached, ""},
+		"ten counts within":         {Count("", "", AtMost(3), tenCounts...), Reached, ""},
 		"negative":                  {Count("", "", AtMost(1), -3), Reached, ""},
 		"a goal of zero is missed":  {Count("", "", AtMost(0), 1), NotReached, ""},
 		"nothing was counted":       {Count("", "", AtMost(1)), NotDecided, notMeasured},
@@ -266,6 +270,22 @@ func TestTotals(t *testing.T) {
 	}
 	if row := Total("", disturb(pairsOf(1)), values, AtMost(2)); row.Nodegate.Median != 1 || row.Verdict != NotDecided {
 		t.Errorf("%v, %s", row.Nodegate, row.Verdict)
+	}
+}
+
+// A violation is shown, and decides, in whichever pair it is: also in a disturbed one.
+func TestCountedPairs(t *testing.T) {
+	pairs := make([]Pair, 10)
+	for i := range pairs {
+		pairs[i].Nodegate = Sample{"writes": {0}}
+	}
+	pairs[4] = Pair{Nodegate: Sample{"writes": {3}}, Disturbed: true}
+	row := Counted("", pairs, "writes", AtMost(0))
+	if row.Verdict != NotReached || row.Nodegate.String() != "0 (0–3.00)" || row.Nodegate.N != 10 {
+		t.Errorf("%s, %v, n = %d", row.Verdict, row.Nodegate, row.Nodegate.N)
+	}
+	if row := Counted("", pairs, "reads", AtMost(0)); row.Verdict != NotDecided || row.Why != notMeasured {
+		t.Errorf("nothing was counted: %+v", row)
 	}
 }
 

@@ -69,10 +69,28 @@ func Alone(what, unit string, goal *Goal, values ...float64) Row {
 	return row
 }
 
-// Count returns the row of a quantity of nodegate that is counted exactly. All values are
-// compared with the goal, even if it is only one.
+// Count returns the row of a quantity of nodegate that is counted exactly. The goal is
+// reached if all values are within it, even if it is only one.
 func Count(what, unit string, goal *Goal, values ...float64) Row {
-	return Row{What: what, Unit: unit, Nodegate: SpreadOf(values), Goal: goal}.judged(0, false)
+	row := Row{What: what, Unit: unit, Nodegate: countsOf(values), Goal: goal}
+	switch {
+	case goal == nil:
+	case row.Nodegate == nil:
+		row.Verdict, row.Why = NotDecided, notMeasured
+	default:
+		row.Verdict = goal.verdictOfCounts(row.Nodegate)
+	}
+	return row
+}
+
+// Counted returns the row of a quantity of nodegate that is counted exactly in each pair.
+// Disturbed pairs count, too: other work of the machine does not excuse a needless write.
+func Counted(what string, pairs []Pair, quantity string, goal *Goal) Row {
+	var values []float64
+	for _, pair := range pairs {
+		values = append(values, pair.Nodegate[quantity]...)
+	}
+	return Count(what, "", goal, values...)
 }
 
 // Total returns the row of a number that is counted in all pairs together.

@@ -27,7 +27,8 @@ type Spread struct {
 	// were computed; they have none of the following fields.
 	N int `json:"n,omitempty"`
 	// Low and High are the confidence interval of the median, and Confidence is its
-	// confidence. Up to eight values, the interval is from the minimum to the maximum.
+	// confidence. Up to eight values, the interval is from the minimum to the maximum. That
+	// of exact counts always is, and has no confidence.
 	Low        float64 `json:"low,omitempty"`
 	High       float64 `json:"high,omitempty"`
 	Confidence float64 `json:"confidence,omitempty"`
@@ -52,6 +53,16 @@ func SpreadOf(values []float64) *Spread {
 		Median: (sorted[(n-1)/2] + sorted[n/2]) / 2, Min: sorted[0], Max: sorted[n-1], N: n,
 		Low: sorted[outside], High: sorted[n-1-outside], Confidence: confidenceWith(n, outside),
 	}
+}
+
+// countsOf returns the spread of exact counts, or nil if there are none. Each of them
+// matters, so the interval contains them all.
+func countsOf(values []float64) *Spread {
+	s := SpreadOf(values)
+	if s != nil {
+		s.Low, s.High, s.Confidence = s.Min, s.Max, 0
+	}
+	return s
 }
 
 // confidenceWith returns the confidence of the interval that leaves out the given number of
