@@ -73,9 +73,10 @@ func (r *Report) Table(out io.Writer) {
 // unmeasured is the value of a quantity that could not be measured.
 const unmeasured = "-"
 
-// count returns the number of values on which the row is based.
+// count returns the number of values on which the row is based: those of nodegate if it has no
+// ratio.
 func (r *Row) count() string {
-	if s := r.decisive(); s != nil && s.N > 0 {
+	if s := cmp.Or(r.decisive(), r.Nodegate); s != nil && s.N > 0 {
 		return strconv.Itoa(s.N)
 	}
 	return ""

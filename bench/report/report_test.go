@@ -241,6 +241,22 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// Without one of its pairs, a ratio would be that of a selection, so there is none, with and
+// without a goal. The number of values is then that of nodegate's.
+func TestRatiosOfAllPairsOrNone(t *testing.T) {
+	pairs := unrelated(pairsOf(2, 2, 2, 2, 2), -1)
+	for _, goal := range []*Goal{nil, TimesLimit(9), AtMost(100)} {
+		row := Compare("", "", pairs, "q", Mean, goal)
+		if row.Ratio != nil || row.Nodegate.N != 5 || row.Limit.N != 5 || row.count() != "5" {
+			t.Errorf("goal %+v: ratio %v, n = %q: %+v", goal, row.Ratio, row.count(), row)
+		}
+	}
+	grown := Growth("", Series{negative(pairsOf(2, 2, 2, 2, 2)), "q"}, Series{pairsOf(1, 1, 1, 1, 1), "q"}, Mean, nil)
+	if grown.Nodegate != nil || grown.Ratio != nil {
+		t.Errorf("growth: %+v", grown)
+	}
+}
+
 // A disturbed measurement is shown, although it decides nothing.
 func TestDisturbedPairsAreShown(t *testing.T) {
 	if row := Compare("", "", disturb(pairsOf(2, 2)), "q", Mean, nil); row.Ratio.String() != "2.00" || row.Verdict != "" {

@@ -19,8 +19,8 @@ type Row struct {
 // a machine that is slower for a while affects both subjects. Pairs without observations
 // of nodegate are skipped; the limit and the ratio are of those pairs that also have
 // observations of the limit, if any. Disturbed pairs do not count. If there are no others,
-// or too few, the row shows what was measured, and is not decided. The same applies to a
-// ratio if a value of the limit is not positive.
+// or too few, the row shows what was measured, and is not decided. If a value of the limit is
+// not positive, the row has no ratio, and is not decided by it.
 func Compare(what, unit string, pairs []Pair, quantity string, of Statistic, goal *Goal) Row {
 	counting, disturbed := Undisturbed(pairs)
 	var nodegate, limit, ratio []float64
@@ -44,9 +44,13 @@ func Compare(what, unit string, pairs []Pair, quantity string, of Statistic, goa
 	}
 	row := Row{What: what, Unit: unit, Nodegate: SpreadOf(nodegate), Limit: SpreadOf(limit), Ratio: SpreadOf(ratio), Goal: goal}
 	row = row.judged(leastConfidence, disturbed)
-	if meaningless && goal != nil && goal.Of == OfRatio {
-		return row.undecided()
+	if !meaningless {
+		return row
 	}
+	if goal != nil && goal.Of == OfRatio {
+		row = row.undecided()
+	}
+	row.Ratio = nil // the pairs that remain would be a selection
 	return row
 }
 
@@ -109,8 +113,8 @@ type Series struct {
 	Quantity string
 }
 
-// Growth returns the row of the ratio of two series, pair by pair. It is not decided if a
-// value that counts is to be divided by one that is not positive.
+// Growth returns the row of the ratio of two series, pair by pair. If a value that counts is
+// to be divided by one that is not positive, it is not decided, and shows none of them.
 func Growth(what string, before, after Series, of Statistic, goal *Goal) Row {
 	const growth = ""
 	var pairs []Pair
@@ -136,7 +140,8 @@ func Growth(what string, before, after Series, of Statistic, goal *Goal) Row {
 	}
 	row := Compare(what, "", pairs, growth, Mean, goal)
 	if meaningless {
-		return row.undecided()
+		row = row.undecided()
+		row.Nodegate, row.Limit, row.Ratio = nil, nil, nil
 	}
 	return row
 }
