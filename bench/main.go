@@ -7,8 +7,8 @@
 // absolute values depend on the machine and its current load. Rounds in which the machine
 // does something else are rejected and repeated.
 //
-// nodegate, the limit and the observer are separate processes. Times are measured only by
-// the observer, with its own watches.
+// nodegate, the limit and the observer are separate processes. Times of openings are measured
+// by the observer, with its own watches. The notes of each figure describe what differs.
 package main
 
 import (

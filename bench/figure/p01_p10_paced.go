@@ -41,6 +41,7 @@ var opening = Figure{
 			Notes: []string{
 				fmt.Sprintf("%d nodes per turn, in which they also close again (P10). From the time at which the observer's watch of pods shows the daemon ready to the time at which its watch of nodes shows the node without the taint.", e.Paced),
 				"The daemon's status is written through the API server, as by a kubelet.",
+				limitNote, observerNote,
 			},
 		}, err
 	},

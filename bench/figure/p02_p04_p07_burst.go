@@ -46,6 +46,7 @@ var bursting = Figure{
 			"From the first daemon observed to be ready to the last node observed without the taint, by the number of nodes.",
 			"The driver writes the daemons' status directly to etcd. The slowest turns took it " + strings.Join(speeds, ", ") + ".",
 			fmt.Sprintf("From %d nodes on, half of the fleet becomes ready in a turn, a round has one turn per subject, and rounds alternate: A B, B A.", manyNodes),
+			limitNote, observerNote,
 		}
 		return r
 	}),
@@ -65,7 +66,7 @@ var servers = Figure{
 			largest.counts("%d nodes: allocated by API server and etcd per node", "KiB", serverAllocated, report.TimesLimit(burstGoal)),
 			growth("bytes", bursts, storeBytes))
 		r.Notes = []string{
-			"In the turns of P2, until API server, etcd, observer and subject are idle. CPU is that of the two processes in /proc.",
+			"In the turns of P2, until API server, etcd, observer and subject are idle. CPU is that of the two processes.",
 			"Bytes are those that etcd writes to its write-ahead log (`" + walBytes + "`). The log contains every change once: for each PATCH, the whole node with its " +
 				"managed fields. The database file contains the same bytes, in pages.",
 			countedNote,
@@ -96,7 +97,7 @@ var ownWork = Figure{
 			largest.counts("%d nodes: received per opened node", "KiB", ownReceived, nil),
 			largest.counts("%d nodes: sent per opened node", "KiB", ownSent, nil))
 		r.Notes = []string{
-			"In the turns of P2, from /proc, until all processes are idle.",
+			"In the turns of P2, until all processes are idle.",
 			countedNote,
 			"Requests are those in the API server's audit log, without watches that last. Received and sent are the bytes that the process reads and writes: those of its connections, compressed and encrypted, and its log.",
 		}

@@ -60,6 +60,7 @@ func measureColdStart(ctx context.Context, e *Env) (report.Result, error) {
 		"Verified: the gate's status, which was removed before, counts all nodes as open. It is read about every 20 ms; nodegate writes it at most once per second.",
 		"The previous process had released its Lease. After a crash, another replica becomes the leader when the Lease has expired.",
 		"Needless: PATCHes of nodes in the API server's audit log, including failed ones, minus one for each opened node.",
+		observerNote,
 	}
 	return r, nil
 }

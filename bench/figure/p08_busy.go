@@ -55,6 +55,7 @@ func measureBusy(ctx context.Context, e *Env) (report.Result, error) {
 		fmt.Sprintf("The gate is edited every %s, so that nodegate reconciles all nodes. The limit does not watch gates.", editInterval),
 		fmt.Sprintf("%d of the other nodes report per second (%s). Because the API server and the observer then need the same cores, the limit becomes slower too.", heartbeatRate, b.reported),
 		fmt.Sprintf("A node is starved if nodegate opens it more than %s after its daemon is ready.", starved),
+		limitNote, observerNote,
 	}
 	return r, err
 }

@@ -66,6 +66,7 @@ func measureBirth(ctx context.Context, e *Env) (report.Result, error) {
 		Notes: []string{
 			"In this figure, the limit is a MutatingAdmissionPolicy that matches the same requests and changes nothing. \"Added\" is the difference to a Node that no policy matches.",
 			fmt.Sprintf("A kubelet's identity creates Nodes one after the other, in a dry run: without the write to etcd, ratios are higher than those of registrations. %d Nodes per turn (fewer of slow ones), on a control plane without an audit log. All policies are installed at the same time. Each matches Nodes with another label, so that turns follow each other without a pause.", e.Creations),
+			"Times are those of the client. The values of a ratio are from the same pass over all kinds of Nodes, but not from successive turns.",
 			"\"2 of 20 gates\": 2 of them select the Node. All gates are in one parameter: the API server encodes the Node as JSON and decodes it once, regardless of their number.",
 			"A policy that adds a constant annotation and has no parameter is the cheapest policy that has an effect.",
 			fmt.Sprintf("Live heap of an API server with %d ConfigMaps of %d KiB, after forced garbage collections. Nothing changed between the first two measurements: %+.2f MiB. Two policies without parameters, one of which changes nothing, added %+.2f MiB: the cost of the first policies of this kind.", e.ConfigMaps, configMapBytes>>10, h.again-h.before, h.others-h.before),

@@ -47,6 +47,7 @@ func measureBinding(ctx context.Context, e *Env) (report.Result, error) {
 	r.Notes = []string{
 		fmt.Sprintf("%d nodes per turn, %d per second, each with one pod whose node selector selects only it. From the time at which the observer sees the daemon ready to the time at which it sees the pod bound.", e.Bound, boundRate),
 		fmt.Sprintf("kube-scheduler has its default configuration. The pods are created %s before the first daemon becomes ready, so the scheduler has tried each of them, and its backoff is over.", 2*backoff),
+		limitNote, observerNote,
 	}
 	return r, err
 }

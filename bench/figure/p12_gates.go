@@ -67,7 +67,7 @@ func measureGates(ctx context.Context, e *Env) (r report.Result, err error) {
 	r.Notes = []string{
 		fmt.Sprintf("Decision: gathering the facts about one of %d nodes, and a decision that writes nothing. Measured by a Go benchmark (`BenchmarkFlip` in internal/controller), also in quick runs. It counts the signals that are evaluated; each gate has one.", decisionNodes),
 		fmt.Sprintf("The other rows: a control plane with %d nodes of %.0f KB, on which all %d gates are open. In a turn, %d nodes change, %d per second, directly in etcd.", e.Gated, float64(f.flipped(0, nil).Size())/1e3, manyGates, f.flips, flipRate),
-		"CPU is nodegate's in /proc; writes are PATCHes in the API server's metrics. A change that no gate reads costs the decoding of a Node. The next row also includes the decision and the work around it.",
+		"CPU is that of nodegate's process; writes are PATCHes in the API server's metrics. A change that no gate reads costs the decoding of a Node. The next row also includes the decision and the work around it.",
 		fmt.Sprintf("Nothing to write: a gate whose damping (closeAfterSeconds %d) is not over. Written: a gate without damping, which closes the node.", longDamping),
 	}
 	return r, err

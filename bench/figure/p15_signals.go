@@ -65,6 +65,7 @@ func measureSignals(ctx context.Context, e *Env) (r report.Result, err error) {
 		"In this figure, both subjects are nodegate: the gate has the signal `csiDriver`, or, in the column of the limit, `daemonSet`. They take turns like nodegate and the limit elsewhere, without a restart.",
 		"From the first write of the driver, which writes CSINodes or pods directly to etcd, to the last node observed without the taint. A pod is larger than a CSINode.",
 		"Costs are nodegate's own; those of its metrics, which are read once per turn, are included.",
+		observerNote,
 	}
 	return r, err
 }

@@ -92,6 +92,7 @@ func measurePatches(ctx context.Context, e *Env) (r report.Result, err error) {
 	r.Notes = []string{
 		fmt.Sprintf("The limit here is the PATCH that the limit sends: %s. Each row adds operations to those of the row before; the last is nodegate's whole PATCH. CPU and allocations are those of API server and etcd, with nodegate's policies, for one PATCH.", strings.TrimPrefix(patchParts[0].what, "the limit's: ")),
 		fmt.Sprintf("One node is patched in a dry run, which changes nothing, %d times in a row for each variant: forwards and backwards in each round. The write to etcd and events to watches are the same for all variants except for the length of the record.", e.Patches),
+		"Times are those of the client. The values of a ratio are from the same pass over all variants, but not from successive turns.",
 	}
 	return r, nil
 }

@@ -38,6 +38,13 @@ const (
 // openMetrics is the flag with which nodegate serves metrics over HTTP to all clients.
 const openMetrics = "--metrics-secure=false"
 
+// Notes on figures whose turns are interleaved, or whose times are those of the observer.
+const (
+	limitNote = "The limit is a bare loop that watches the same pods and all Nodes, and sends one precomputed PATCH for each change, with nodegate's " +
+		"permissions, client settings and concurrency. Ratios are those of two successive turns, one of nodegate and one of the limit, in alternating order."
+	observerNote = "The observer is a separate process with its own watches."
+)
+
 // A Plan specifies the turns.
 type Plan struct {
 	Rounds int

@@ -53,7 +53,7 @@ func measureReports(ctx context.Context, e *figure.Env) (r report.Result, err er
 	r.Rows = reportRows(pairs, fmt.Sprintf("%d nodes, %d pods", size.Nodes, size.Nodes*len(f.Daemons)+size.Others))
 	r.Notes = []string{
 		fmt.Sprintf("`kubectl gate report -o html`, run %d times as an administrator. A pod of a workload has %.1f KB in protobuf, a Node %.1f KB. Client and API server share the machine's cores, so the time includes the work of both.", e.Rounds, float64(f.Other(0, 1).Size())/1e3, float64(f.Node(0).Size())/1e3),
-		"The limit is a single request for all pods, over HTTP/1.1 and compressed, whose response is dropped without being decompressed. It uses one core of the API server, the report up to two.",
+		"The limit is a single request for all pods, over HTTP/1.1 and compressed, whose response is dropped without being decompressed. It uses one core of the API server, the report up to two. Each round measures both once, in alternating order.",
 	}
 	return r, nil
 }

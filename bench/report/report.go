@@ -140,21 +140,28 @@ func (r *Report) With(verdict Verdict) []string {
 	return all
 }
 
+// CutsText returns sentences about watches that were ended.
+func (r *Report) CutsText() string {
+	return fmt.Sprintf("The API server ended a watch of the limit or the observer %d times. Rounds in which that happened while something was measured do not count.", r.Cuts)
+}
+
+// introduction is true for each figure of each report. What applies to some figures only, such
+// as what the limit is, is in their notes.
 const introduction = `Values are medians of n measurements, with the confidence interval of the median in parentheses: 95 % or more, or 93.75 %
-with five values. Ratios are computed within pairs of successive turns of nodegate and of the limit (A B B A). The limit is
-a bare loop that watches the same pods and all Nodes, and sends one precomputed PATCH for each node, with nodegate's
-permissions, client settings and concurrency.
+with five values. With fewer values, it is from the minimum to the maximum. That also applies to exact counts, such as writes.
+Ratios are computed within pairs of measurements of nodegate and of the limit. There is no ratio if a value of the limit is not
+positive. The notes on each figure describe its limit, and how its values are measured. CPU time and memory of processes are
+those that the operating system counts; allocations and heaps are counted by Go's runtime.
 
 A goal is reached if the whole interval is within it, and not reached if the whole interval is outside. Otherwise this run
-does not decide. Less than five values decide nothing, unless they are counts, which are compared as they are. A separate
-process observes times. Requests are counted in the API server's audit log; everything else comes from the operating
-system, the API server, etcd and Go's runtime.
+does not decide. Less than five values decide nothing, unless they are exact counts. If one of these is outside of the goal,
+it is not reached.
 `
 
 // rejection explains the numbers of rejected rounds.
 const rejection = `In the following figures, a round in which the machine did something else, or in which the API server ended a watch of the
-limit or the observer, is rejected and repeated. Only counts that other work does not affect, such as bytes, include
-rejected rounds.
+limit or the observer, is rejected, and repeated if there is time. Only counts that other work does not affect, such as bytes
+and writes, include rejected rounds.
 `
 
 // page writes the report as Markdown.
@@ -165,7 +172,7 @@ func (r *Report) page(out io.Writer) {
 		fmt.Fprint(out, "\nThis was a quick run with few rounds and small fleets. It checks that the figures can be measured; the values are not meaningful.\n")
 	}
 	if r.Cuts > 0 {
-		fmt.Fprintf(out, "\nThe machine was too busy: the API server ended a watch of the limit or the observer %d times, so some changes were observed late.\n", r.Cuts)
+		fmt.Fprintf(out, "\n%s\n", r.CutsText())
 	}
 	fmt.Fprintf(out, "\n%s\n", introduction)
 	r.Table(out)

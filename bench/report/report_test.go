@@ -3,13 +3,8 @@
 package report
 
 import (
-	"bytes"
-	"encoding/json"
-	"flag"
 	"math"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -321,71 +316,6 @@ func TestGrowthIsPairByPair(t *testing.T) {
 	}
 	if row := Growth("", Series{small, "q"}, Series{[]Pair{{}}, "q"}, Mean, AtMost(3)); row.Verdict != NotDecided {
 		t.Errorf("nothing was measured: %+v", row)
-	}
-}
-
-func sample() *Report {
-	return &Report{
-		Command: "go run ./bench", Date: "2026-01-02", Machine: "a machine", LoadBefore: "0.1", LoadAfter: "0.2", Versions: "go1.26", Took: "1m30s",
-		Results: []Result{
-			{ID: "P1", Title: "Opening", Rows: []Row{
-				Compare("p50", "ms", pairsOf(2, 2, 2, 2, 2, 2), "q", Mean, TimesLimit(1.15)),
-				Compare("p99", "ms", pairsOf(1, 1.1, 1.2, 1.3, 1.4, 1.5), "q", Mean, TimesLimit(1.2)),
-				Compare("instructions", "", pairsOf(1), "unavailable", Mean, nil),
-				Count("writes", "", AtMost(1), 1),
-			}, Notes: []string{"A note."}, Took: "1m30s", Rounds: &Rounds{4, []string{"other processes used 12 % of the CPU time"}}},
-			{ID: "P2", Title: "Others", Rows: []Row{Alone("time", "ms", AtMost(0.6), 0.5, 0.5, 0.5, 0.5, 0.5)}, Took: "0s"},
-		},
-	}
-}
-
-var update = flag.Bool("update", false, "rewrite golden files")
-
-// The page of a report, and of the same report after it was written as JSON and read.
-func TestPage(t *testing.T) {
-	dir, golden := t.TempDir(), filepath.Join("testdata", "page.golden")
-	if err := sample().Write(dir); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(filepath.Join(dir, "RESULTS.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if *update {
-		if err := os.WriteFile(golden, page, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(page)); diff != "" {
-		t.Errorf("differs from %s; if this is right, run go test with -update:\n%s", golden, diff)
-	}
-
-	var read Report
-	content, err := os.ReadFile(filepath.Join(dir, "results.json"))
-	if err == nil {
-		err = json.Unmarshal(content, &read)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var again bytes.Buffer
-	read.page(&again)
-	if diff := cmp.Diff(string(page), again.String()); diff != "" {
-		t.Errorf("the JSON results in another page:\n%s", diff)
-	}
-}
-
-func TestPageOfAQuickRunThatReachedAll(t *testing.T) {
-	r := sample()
-	r.Quick, r.Cuts, r.Results = true, 2, r.Results[1:]
-	var page bytes.Buffer
-	r.page(&page)
-	if !strings.Contains(page.String(), "All goals were reached") || !strings.Contains(page.String(), "quick run") || !strings.Contains(page.String(), "observer 2 times") {
-		t.Error(page.String())
 	}
 }
 

@@ -89,7 +89,7 @@ func whereText(r *report.Report) string {
 		text += "Its results have no confidence intervals: minimum and maximum are in parentheses, and goals were compared with medians.\n"
 	}
 	if r.Cuts > 0 {
-		text += fmt.Sprintf("The machine was too busy: the API server ended a watch of the limit or the observer %d times.\n", r.Cuts)
+		text += r.CutsText() + "\n"
 	}
 	if r.Quick {
 		text += "This was a quick run, whose figures are not meaningful.\n"
