@@ -12,7 +12,8 @@ MODULES   := . $(patsubst %/go.mod,%,$(wildcard hack/tools/*/go.mod))
 OURS      := $(patsubst %/,%,$(sort $(dir $(wildcard hack/tools/*/*.go))))
 CRD       := internal/crd/nodegate.dev_nodegates.yaml
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go $(CRD) \
-             docs/reference/nodegate.md docs/reference/kubectl-gate.md docs/reference/programs.md docs/performance.md charts/nodegate deploy
+             docs/reference/nodegate.md docs/reference/kubectl-gate.md docs/reference/programs.md docs/performance.md bench/RESULTS.md \
+             bench/scale/RESULTS.md charts/nodegate deploy
 
 # No information for debuggers: thousands of packages compile in a sixth less time
 # without it, and stack traces and profiles do not need it. For a debugger, use 'go build'.

@@ -98,7 +98,7 @@ func testPage(t *testing.T, r *Report, golden string) {
 		t.Fatal(err)
 	}
 	var again bytes.Buffer
-	read.page(&again)
+	read.Page(&again)
 	if diff := cmp.Diff(string(page), again.String()); diff != "" {
 		t.Errorf("the JSON results in another page:\n%s", diff)
 	}
@@ -108,7 +108,7 @@ func TestPageOfAQuickRunThatReachedAll(t *testing.T) {
 	r := sample()
 	r.Quick, r.Cuts, r.Results = true, 2, r.Results[1:]
 	var page bytes.Buffer
-	r.page(&page)
+	r.Page(&page)
 	if !strings.Contains(page.String(), "All goals were reached") || !strings.Contains(page.String(), "quick run") || !strings.Contains(page.String(), "observer 2 times") {
 		t.Error(page.String())
 	}

@@ -164,8 +164,8 @@ limit or the observer, is rejected, and repeated if there is time. Only counts t
 and writes, include rejected rounds.
 `
 
-// page writes the report as Markdown.
-func (r *Report) page(out io.Writer) {
+// Page writes the report as Markdown.
+func (r *Report) Page(out io.Writer) {
 	fmt.Fprintf(out, "# Results\n\nMeasured by `%s` on %s, in %s: %s.\n", r.Command, r.Date, r.Took, r.Machine)
 	fmt.Fprintf(out, "%s. Load average before %s, after %s.\n", r.Versions, r.LoadBefore, r.LoadAfter)
 	if r.Quick {
@@ -211,7 +211,7 @@ func (r *Report) verdicts(out io.Writer) {
 // Write writes RESULTS.md and results.json to a directory.
 func (r *Report) Write(dir string) error {
 	var page bytes.Buffer
-	r.page(&page)
+	r.Page(&page)
 	content, err := json.MarshalIndent(r, "", "  ")
 	err = errors.Join(err,
 		os.WriteFile(filepath.Join(dir, "RESULTS.md"), page.Bytes(), 0o644),

@@ -201,6 +201,24 @@ func TestFillRejects(t *testing.T) {
 	}
 }
 
+// A page of results is written next to them, and nothing if there are none.
+func TestPagesOfResults(t *testing.T) {
+	from := run{results: filepath.Join(t.TempDir(), "results.json")}
+	if err := from.write(&report.Report{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(from.page()); !os.IsNotExist(err) {
+		t.Errorf("without results, there is a page: %v", err)
+	}
+	if err := from.write(aRun()); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(from.page())
+	if err != nil || filepath.Base(from.page()) != "RESULTS.md" || !strings.Contains(string(content), "| P3 | writes for each node |") {
+		t.Errorf("%s: %v\n%s", from.page(), err, content)
+	}
+}
+
 // Every measured figure must have the rows on which the page's estimates are
 // based, because the estimates find them by name.
 func TestLastRunHasTheRows(t *testing.T) {
