@@ -42,19 +42,20 @@ func estimates(r *report.Report) []estimate {
 	times := func(q quantity, unit float64) func(float64) float64 {
 		return func(nodes float64) float64 { return nodes * measured(r, q) * unit }
 	}
+	const one, two = "one gate, one pod", "two gates, three pods"
 	return []estimate{
-		{"peak memory, three watched pods per node", "MiB", "P5: the straight line through 5,000 and 50,000 nodes", memory},
-		{"all nodes ready at once, until the last is open", "s", "P2: nodes × the time per node at 5,000", times(burst, 1e-3)},
-		{"nodegate's CPU time for this", "s", "P7: nodes × the CPU time per opened node at 5,000", times(ownCPU, 1e-3)},
+		{"peak memory", two, "MiB", "P5: the straight line through 5,000 and 50,000 nodes", memory},
+		{"all nodes ready at once, until the last is open", one, "s", "P2: nodes × the time per node at 5,000", times(burst, 1e-3)},
+		{"nodegate's CPU time for this", one, "s", "P7: nodes × the CPU time per opened node at 5,000", times(ownCPU, 1e-3)},
 		{
-			"CPU with heartbeats only, every five minutes", "% of a core",
+			"CPU with heartbeats only, every five minutes", one, "% of a core",
 			"P7-idle: the straight line through both rates of reports", func(nodes float64) float64 { return idle(nodes / seldom) },
 		},
 		{
-			"cold start, until all nodes are verified", "s",
+			"cold start, until all nodes are verified", one, "s",
 			"P6: nodes × the time per node at 5,000, without a fixed part; at least the time at 5,000",
 			func(nodes float64) float64 { return measured(r, verified) * max(1, nodes/measuredFleet) },
 		},
-		{"writes per opened node", "", "P3: the same for any fleet", func(float64) float64 { return measured(r, writes) }},
+		{"writes per opened node", one, "", "P3: the same for any fleet", func(float64) float64 { return measured(r, writes) }},
 	}
 }

@@ -18,21 +18,23 @@ var fleets = []int{1000, 5000, 15000, 50000}
 // An estimate is a quantity as a function of the fleet's size. It is NaN if the
 // run has not measured a quantity that it is based on.
 type estimate struct {
-	what, unit, how string
-	at              func(nodes float64) float64
+	// gates are the gates, and the pods per node that they wait for, of the fleet that was
+	// measured.
+	what, gates, unit, how string
+	at                     func(nodes float64) float64
 }
 
 // expectedText returns the predictions for fleets of other sizes, and how they are
 // computed.
 func expectedText(r *report.Report) string {
 	var out strings.Builder
-	out.WriteString("| ")
+	out.WriteString("| | gates, pods per node ")
 	for _, n := range fleets {
 		fmt.Fprintf(&out, "| %s nodes ", thousands(n))
 	}
-	fmt.Fprintf(&out, "| calculation |\n| ---%s | --- |\n", strings.Repeat(" | ---", len(fleets)))
+	fmt.Fprintf(&out, "| calculation |\n| --- | ---%s | --- |\n", strings.Repeat(" | ---", len(fleets)))
 	for _, e := range estimates(r) {
-		fmt.Fprintf(&out, "| %s ", e.what)
+		fmt.Fprintf(&out, "| %s | %s ", e.what, e.gates)
 		for _, n := range fleets {
 			fmt.Fprintf(&out, "| %s ", amount(e.at(float64(n)), e.unit))
 		}

@@ -63,6 +63,23 @@ func TestEstimates(t *testing.T) {
 	}
 }
 
+// The rows are of different fleets, so each names its gates and pods, and its figure.
+func TestEstimatesNameTheirFleets(t *testing.T) {
+	text := expectedText(aRun())
+	for _, want := range []string{
+		"| peak memory | two gates, three pods | 47 MiB |", "| cold start, until all nodes are verified | one gate, one pod | 1.5 s |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in:\n%s", want, text)
+		}
+	}
+	for _, e := range estimates(aRun()) {
+		if e.gates == "" || !strings.HasPrefix(e.how, "P") {
+			t.Errorf("%s: the fleet is %q, and the calculation %q", e.what, e.gates, e.how)
+		}
+	}
+}
+
 // A missing quantity affects exactly the lines that need it.
 func TestMissingQuantities(t *testing.T) {
 	if text := expectedText(aRun()); strings.Contains(text, "not measured") {
