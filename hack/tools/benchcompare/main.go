@@ -19,11 +19,14 @@ import (
 
 // guarded matches the guarded benchmarks: decoding what the API server sends (Receive),
 // storing an event (Observe), collecting the facts about a node (Gather), deciding
-// (Decide), and composing a patch (Patch).
-const guarded = "^Benchmark(Receive|Observe|Gather|Decide|Patch)$"
+// (Decide), composing a patch (Patch), all that the controller does around these when a node
+// opens (Opening), and answering the API server while it creates a Node (Handler).
+const guarded = "^Benchmark(Receive|Observe|Gather|Decide|Patch|Opening|Handler)$"
 
 // packages are the packages of the guarded benchmarks.
-var packages = []string{"./internal/gate", "./internal/kube/feed", "./internal/kube/write", "./internal/signal"}
+var packages = []string{
+	"./internal/controller", "./internal/gate", "./internal/kube/feed", "./internal/kube/write", "./internal/signal", "./internal/webhook",
+}
 
 // processes is the number of processes per package. Code that uses hashes costs a
 // little more in a process with an unfavorable seed, so the minimum is the cost of
