@@ -67,13 +67,21 @@ func thousands(n int) string {
 
 // measured returns nodegate's median of a quantity, or NaN.
 func measured(r *report.Report, q quantity) float64 {
+	if row := find(r, q); row != nil {
+		return row.Nodegate.Median
+	}
+	return math.NaN()
+}
+
+// find returns the row of a quantity that was measured, or nil.
+func find(r *report.Report, q quantity) *report.Row {
 	for _, result := range r.Results {
 		i := slices.IndexFunc(result.Rows, func(row report.Row) bool { return row.What == q.row })
 		if result.ID == q.figure && i >= 0 && result.Rows[i].Nodegate != nil {
-			return result.Rows[i].Nodegate.Median
+			return &result.Rows[i]
 		}
 	}
-	return math.NaN()
+	return nil
 }
 
 // line returns the straight line through two points.

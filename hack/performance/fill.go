@@ -50,16 +50,25 @@ func (from run) fill(page string, r *report.Report) (string, error) {
 	return filled, failed
 }
 
-// textOf returns the contents of a place: the rows of figures, by their IDs, or a
-// named table.
+// notMeasured replaces what the last run has not measured.
+const notMeasured = "Not measured in the last run.\n"
+
+// named are the contents of places that have a name.
+var named = map[string]func(*report.Report) string{
+	"where": whereText, "goals": goalsText, "expected": expectedText, "rate": rateText, "slopes": slopesText,
+}
+
+// textOf returns the contents of a place: something named, selected rows, or all rows of
+// figures, by their IDs.
 func textOf(what string, r *report.Report) (string, error) {
-	switch what {
-	case "where":
-		return whereText(r), nil
-	case "expected":
-		return expectedText(r), nil
+	if text, ok := named[what]; ok {
+		return text(r), nil
 	}
 	part := *r
+	if rows, ok := selections[what]; ok {
+		part.Results = selected(r, rows)
+		return tableText(&part), nil
+	}
 	part.Results = nil
 	for _, id := range strings.Fields(what) {
 		if !figureID.MatchString(id) {
@@ -70,12 +79,17 @@ func textOf(what string, r *report.Report) (string, error) {
 			part.Results = append(part.Results, r.Results[i])
 		}
 	}
-	if len(part.Results) == 0 {
-		return "Not measured in the last run.\n", nil
+	return tableText(&part), nil
+}
+
+// tableText returns the rows of a report.
+func tableText(r *report.Report) string {
+	if len(r.Results) == 0 {
+		return notMeasured
 	}
 	var table strings.Builder
-	part.Table(&table)
-	return table.String(), nil
+	r.Table(&table)
+	return table.String()
 }
 
 // whereText describes when and where the run took place.
