@@ -138,8 +138,10 @@ func replaceAll[F any](s Sink[F], all []F, version string) {
 }
 
 // Reflector is the store that a client-go reflector fills. It converts objects to facts
-// one by one, even during a list, so that a whole list of objects is never held in
-// memory.
+// one by one. If the API server does not stream a list, it converts each page as that
+// arrives, so that objects are held in memory for one page only. The exception is a list
+// whose token expires between two pages: client-go repeats it in a single response, so
+// that a slow list ends, too.
 type Reflector[O runtime.Object, F any] struct {
 	*Observer
 	Convert func(O) F
@@ -326,10 +328,17 @@ const (
 	steadyFor = time.Minute
 )
 
+// pageSize is the number of objects in a page of a list that the API server does not stream.
+// It is set because client-go requests a list in a single response if the one before it
+// was streamed, or had one page. It expects the answer from the watch cache then, but it does not
+// know that all requests ask for the latest version.
+const pageSize = 500
+
 // Run observes until the context ends. example is an object of the kind.
 func (s *Reflector[O, F]) Run(ctx context.Context, inner *cache.ListWatch, example O) {
 	backoff := wait.Backoff{Duration: retryFirst, Cap: RetryMax, Factor: 2, Steps: 10, Jitter: 0.5}
 	r := cache.NewReflectorWithOptions(s.listWatch(inner), example, s, cache.ReflectorOptions{Name: s.name, Backoff: &backoff})
+	r.WatchListPageSize = pageSize
 	// The reflector's own loop would log every error. The observer already logs most of
 	// them.
 	ctx = klog.NewContext(ctx, s.log.V(1))
