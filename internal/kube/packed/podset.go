@@ -4,7 +4,6 @@ package packed
 
 import (
 	"cmp"
-	"encoding/binary"
 	"hash/maphash"
 	"iter"
 	"slices"
@@ -24,6 +23,9 @@ type PodSet struct {
 	dict *Dictionary
 	// byNode contains the pods of each node.
 	byNode map[string]podList
+	// added contains pods that were added to nodes with other pods, until they are sorted. They
+	// are joined once: anyone who may create pods can create many for one node.
+	added map[string][]podList
 	// hashCounts counts the pods in the set by the hash of their names.
 	hashCounts map[uint32]uint32
 	seed       maphash.Seed
@@ -33,7 +35,7 @@ type PodSet struct {
 func NewPodSet(packer *Packer) *PodSet {
 	return &PodSet{
 		packer: packer, dict: packer.dictionaries.Current(), seed: maphash.MakeSeed(),
-		byNode: make(map[string]podList), hashCounts: make(map[uint32]uint32),
+		byNode: make(map[string]podList), added: make(map[string][]podList), hashCounts: make(map[uint32]uint32),
 	}
 }
 
@@ -56,18 +58,19 @@ func (s *PodSet) On(node string) []gate.Pod {
 func (s *PodSet) Put(node string, p Pod) (movedFrom string, changed bool) {
 	p = s.adopt(p)
 	name := p.Name()
-	if old, found := s.find(node, name); found {
-		if s.same(old, p) {
+	begin, end := s.find(node, name)
+	if begin < end {
+		if s.same(s.byNode[node][begin:end], p) {
 			return "", false
 		}
-		s.rebuild(node, name, p.list)
+		s.splice(node, begin, end, p.list)
 		return "", true
 	}
 	movedFrom = s.removeAnywhere(name)
 	if node == "" {
 		return movedFrom, false
 	}
-	s.rebuild(node, name, p.list)
+	s.splice(node, begin, end, p.list)
 	s.hashCounts[s.hash(name)]++
 	return movedFrom, true
 }
@@ -85,25 +88,46 @@ func (s *PodSet) Drop(node, name string) (from string) {
 // last Add.
 func (s *PodSet) Add(node string, p Pod) {
 	p = s.adopt(p)
-	s.byNode[node] += p.list
+	if _, others := s.byNode[node]; others {
+		s.added[node] = append(s.added[node], p.list)
+	} else {
+		s.byNode[node] = p.list
+	}
 	s.hashCounts[s.hash(p.Name())]++
 }
 
 // Sort completes a series of calls of Add.
 func (s *PodSet) Sort() {
-	for node, list := range s.byNode {
-		if list.len() < 2 {
-			continue
-		}
-		pods := slices.Collect(list.all())
-		slices.SortFunc(pods, func(a, b string) int { return cmp.Compare(podName(s.dict, a), podName(s.dict, b)) })
-		s.byNode[node] = join(pods)
+	for node, added := range s.added {
+		s.byNode[node] = s.sorted(append(added, s.byNode[node]))
+		delete(s.added, node)
 	}
 }
 
+// sorted returns the pods of all lists, sorted by name.
+func (s *PodSet) sorted(lists []podList) podList {
+	type named struct{ name, list string }
+	pods, size := make([]named, 0, len(lists)), 0
+	for _, list := range lists {
+		size += len(list)
+		for r := (reader{rest: string(list)}); r.rest != ""; {
+			rest := r.rest
+			name := podName(s.dict, r.packed())
+			pods = append(pods, named{name, rest[:len(rest)-len(r.rest)]})
+		}
+	}
+	slices.SortFunc(pods, func(a, b named) int { return cmp.Compare(a.name, b.name) })
+	var all strings.Builder
+	all.Grow(size)
+	for _, p := range pods {
+		all.WriteString(p.list)
+	}
+	return podList(all.String())
+}
+
 // same reports whether two pods have equal facts, even if they were packed differently.
-func (s *PodSet) same(old string, p Pod) bool {
-	return listOf(old) == p.list || unpackPod(s.dict, old) == p.Unpack()
+func (s *PodSet) same(old podList, p Pod) bool {
+	return old == p.list || Pod{s.dict, old}.Unpack() == p.Unpack()
 }
 
 // adopt returns the pod packed with the set's dictionary, after bringing that up to date.
@@ -120,51 +144,66 @@ func (s *PodSet) adopt(p Pod) Pod {
 // renew packs all pods again, with another dictionary.
 func (s *PodSet) renew(dict *Dictionary) {
 	for node, list := range s.byNode {
-		var renewed podList
-		for packed := range list.all() {
-			renewed += s.packer.podIn(dict, new(unpackPod(s.dict, packed))).list
+		s.byNode[node] = s.renewed(list, dict)
+	}
+	for _, added := range s.added {
+		for i, list := range added {
+			added[i] = s.renewed(list, dict)
 		}
-		s.byNode[node] = renewed
 	}
 	s.dict = dict
 }
 
-func (s *PodSet) hash(name string) uint32 { return uint32(maphash.String(s.seed, name)) } //nolint:gosec // any bits do
-
-// find returns the packed pod with a name on a node.
-func (s *PodSet) find(node, name string) (string, bool) {
-	for packed := range s.byNode[node].all() {
-		if podName(s.dict, packed) == name {
-			return packed, true
-		}
+// renewed returns a list with all pods packed again, with another dictionary.
+func (s *PodSet) renewed(list podList, dict *Dictionary) podList {
+	var all strings.Builder
+	for packed := range list.all() {
+		all.WriteString(string(s.packer.podIn(dict, new(unpackPod(s.dict, packed))).list))
 	}
-	return "", false
+	return podList(all.String())
 }
 
-// rebuild replaces the pod with a name on a node by a list of one pod or none.
-func (s *PodSet) rebuild(node, name string, replacement podList) {
-	var before, after podList
-	for packed := range s.byNode[node].all() {
-		switch order := cmp.Compare(podName(s.dict, packed), name); {
-		case order < 0:
-			before += listOf(packed)
-		case order > 0:
-			after += listOf(packed)
+func (s *PodSet) hash(name string) uint32 { return uint32(maphash.String(s.seed, name)) } //nolint:gosec // any bits do
+
+// find returns where the pod with a name is in the list of a node. If it is not there, begin
+// and end are equal: that is where it belongs.
+func (s *PodSet) find(node, name string) (begin, end int) {
+	list := s.byNode[node]
+	r := reader{rest: string(list)}
+	for r.rest != "" {
+		order := cmp.Compare(podName(s.dict, r.packed()), name)
+		if order > 0 {
+			break
+		}
+		end = len(list) - len(r.rest)
+		if order < 0 {
+			begin = end
 		}
 	}
-	if list := before + replacement + after; list != "" {
-		s.byNode[node] = list
-	} else {
+	return begin, end
+}
+
+// splice replaces a part of the list of a node by a list of one pod or none.
+func (s *PodSet) splice(node string, begin, end int, replacement podList) {
+	before := s.byNode[node]
+	list := before[:begin] + replacement + before[end:]
+	switch {
+	case list == "":
 		delete(s.byNode, node)
+		return
+	case replacement == "": // it may be a part of the string before, which would be retained
+		list = podList(strings.Clone(string(list)))
 	}
+	s.byNode[node] = list
 }
 
 // remove removes a pod from a node. It returns false if it is not found.
 func (s *PodSet) remove(node, name string) bool {
-	if _, found := s.find(node, name); !found {
+	begin, end := s.find(node, name)
+	if begin == end {
 		return false
 	}
-	s.rebuild(node, name, "")
+	s.splice(node, begin, end, "")
 	hash := s.hash(name)
 	if s.hashCounts[hash]--; s.hashCounts[hash] == 0 {
 		delete(s.hashCounts, hash)
@@ -193,7 +232,7 @@ func (l podList) all() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		r := reader{rest: string(l)}
 		for r.rest != "" {
-			if !yield(r.take(int(r.uint()))) { //nolint:gosec // a length
+			if !yield(r.packed()) {
 				return
 			}
 		}
@@ -207,14 +246,5 @@ func (l podList) len() (n int) {
 	return n
 }
 
-func listOf(packed string) podList {
-	return podList(string(binary.AppendUvarint(nil, uint64(len(packed)))) + packed)
-}
-
-func join(pods []string) podList {
-	var all strings.Builder
-	for _, packed := range pods {
-		all.WriteString(string(listOf(packed)))
-	}
-	return podList(all.String())
-}
+// packed reads the next pod of a podList.
+func (r *reader) packed() string { return r.take(int(r.uint())) } //nolint:gosec // a length
