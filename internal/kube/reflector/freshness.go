@@ -36,26 +36,33 @@ const BurstWindow = time.Second
 type freshness struct {
 	clock clock.PassiveClock
 	// recent is the time of the last receipt, up to BurstWindow early. settled is the time of
-	// the last receipt before recent, and at least BurstWindow before it.
+	// the last receipt before recent, and at least BurstWindow before it. When everything has
+	// been read, both are the time as of which it was read.
 	recent, settled atomic.Pointer[time.Time]
+	// last is the time of the last receipt, up to BurstWindow early, including the end of a list.
+	last atomic.Pointer[time.Time]
 }
 
 // received records that something has arrived now. It must not be called concurrently.
 func (h *freshness) received() {
 	now := h.clock.Now()
 	if recent := h.recent.Load(); recent == nil || now.Sub(*recent) >= BurstWindow {
+		at := new(now) // which other receipts do not allocate
 		h.settled.Store(recent)
-		h.recent.Store(new(now)) // which other receipts do not allocate
+		h.recent.Store(at)
+		h.last.Store(at)
 	}
 }
 
 // lastReceived returns the time of the last receipt, up to BurstWindow early, or zero.
-func (h *freshness) lastReceived() time.Time { return ptr.Deref(h.recent.Load(), time.Time{}) }
+func (h *freshness) lastReceived() time.Time { return ptr.Deref(h.last.Load(), time.Time{}) }
 
-// begin records that everything has been read, as of a time.
+// begin records that everything has now been read, as of a time. That may be long ago, if the
+// list was large.
 func (h *freshness) begin(at time.Time) {
 	h.settled.Store(&at)
 	h.recent.Store(&at)
+	h.last.Store(new(h.clock.Now()))
 }
 
 // KnownAt returns the latest time for which everything that the API server had sent by

@@ -125,3 +125,37 @@ func TestEveryListIsPaged(t *testing.T) {
 		})
 	}
 }
+
+// A watch counts as silent SilentAfter after the list has ended, however long that took.
+func TestSlowListIsNotSilent(t *testing.T) {
+	const firstBookmark, otherBookmarks = 2 * time.Minute, time.Minute
+	s := &pagedServer{pages: 5, perPage: 15 * time.Second}
+	s.watch = func(ctx context.Context, _ int) (watch.Interface, error) {
+		w := watch.NewRaceFreeFake()
+		go func() {
+			for wait := firstBookmark; ; wait = otherBookmarks {
+				select {
+				case <-ctx.Done():
+					return
+				case <-time.After(wait):
+					bookmark := &corev1.Node{}
+					bookmark.ResourceVersion = "101"
+					w.Action(watch.Bookmark, bookmark)
+				}
+			}
+		}()
+		return w, nil
+	}
+	s.observe(t, func(t *testing.T, r *Reflector[*corev1.Node, string]) {
+		r.Silenced = func(status Status) { t.Errorf("silent: %+v", status) }
+		begin, listed := time.Now(), time.Duration(s.pages)*s.perPage
+		kubetest.Pass(listed + firstBookmark/2)
+		if known, received := r.KnownAt().Sub(begin), r.Status().Received.Sub(begin); known != 0 || received != listed {
+			t.Errorf("known as of %s, received after %s; want 0 and %s", known, received, listed)
+		}
+		kubetest.Pass(10 * time.Minute)
+		if !r.IsLive() || s.lists != 1 {
+			t.Errorf("live %t after %d lists, want one", r.IsLive(), s.lists)
+		}
+	})
+}
