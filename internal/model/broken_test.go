@@ -124,6 +124,11 @@ func TestBroken(t *testing.T) {
 			eachRecord(f, func(r *gate.Record) { r.Digest = "" })
 			f.Boot.Known = nil
 		})},
+		"accepts pods that were ready on a former Node": {rule: "stale", setting: waiting(budget{renewals: 1}), decide: seeing(func(_ []gate.Gate, f *gate.Facts) {
+			if f.Boot.After == "" {
+				f.Boot.Known = nil
+			}
+		})},
 		"treats every node as Ready for long": {rule: "stale", setting: failing, decide: seeing(func(_ []gate.Gate, f *gate.Facts) {
 			f.Node.Conditions[0].Status, f.Node.Conditions[0].Transition = corev1.ConditionTrue, day.time()
 			f.Boot.Seen = day.time()

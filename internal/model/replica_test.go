@@ -34,7 +34,7 @@ type view struct {
 	node node
 	pod  podStatus
 	// seen, after and ready are what it has observed of the node's boot (gate.Boot).
-	// ready is the boot of the pod that was known to be ready when the boot began.
+	// ready is the boot of the pod that was known to be ready when the boot, or this Node, began.
 	seen         age
 	after, ready int8
 	// memory is what its last decision passed on.
@@ -62,16 +62,19 @@ func (r *replica) start(machines []machine) {
 
 // see observes a state of the Node, from the watch or from a response.
 func (v *view) see(n node) {
-	switch {
-	case v.node.uid != n.uid:
-		*v = view{node: n, pod: v.pod, after: unseen, ready: unseen}
-	case v.node.boot != n.boot:
-		v.seen, v.after, v.ready = 0, v.node.boot, unseen
-		if v.pod.there && v.pod.ready {
-			v.ready = v.pod.boot
-		}
-	}
+	before := v.node
 	v.node = n
+	switch {
+	case before.uid != n.uid:
+		*v = view{node: n, pod: v.pod, after: unseen}
+	case before.boot != n.boot:
+		v.seen, v.after = 0, before.boot
+	default:
+		return
+	}
+	if v.ready = unseen; v.pod.there && v.pod.ready {
+		v.ready = v.pod.boot
+	}
 }
 
 // older lets time pass for what a replica knows.
@@ -196,9 +199,13 @@ func (x *explorer) facts(q *question) *gate.Facts {
 			f.Granted[name] = true
 		}
 	}
+	created := day.time()
+	if v.after == unseen && v.ready != unseen { // in the second in which this Node was created, so its time proves nothing
+		created = f.Node.Created
+	}
 	if v.pod.there {
 		f.Pods[agentPods] = []gate.Pod{{
-			UID: "pod", Name: "kube-system/agent-x", Owner: "ds", Created: day.time(), Ready: v.pod.ready, ReadySince: v.pod.since.time(),
+			UID: "pod", Name: "kube-system/agent-x", Owner: "ds", Created: created, Ready: v.pod.ready, ReadySince: v.pod.since.time(),
 			Incarnation: incarnation(v.pod.boot),
 		}}
 	}
