@@ -543,6 +543,33 @@ func TestTolerationsByPolicy(t *testing.T) {
 		if text := strings.Join(strings.Fields(r.Text()), " "); !strings.Contains(text, strings.Join(strings.Fields(c.text), " ")) {
 			t.Errorf("%s: %q is missing in\n%s", name, c.text, r.Text())
 		}
+		if gates := r.Gates(false); strings.Contains(c.text, "first tolerate") != strings.Contains(gates, "# First: add {key: ") || strings.Contains(c.text, "then run") != strings.Contains(gates, "# Then: run 'kubectl gate tolerate --gate ") {
+			t.Errorf("%s: the tolerations of the text are missing in\n%s", name, gates)
+		}
+	}
+}
+
+// The commands for a label contain what it requires first. A label that is only possible is named
+// in a comment, unless its DaemonSet is an argument.
+func TestGatesWithLabels(t *testing.T) {
+	const first = "# First: add {key: example.com/required, operator: Exists} to the tolerations of DaemonSet kube-system/x; "
+	const needs = "# DaemonSet kube-system/x needs no gate of its own: add the label example.com/required=true, for which gate required waits.\n"
+	const may = "# DaemonSet kube-system/x may need the label example.com/required=true, for which gate required waits: kubectl gate suggest kube-system/x -o gates\n"
+	for name, c := range map[string]struct {
+		pod, some string
+	}{
+		"likely":   {mounts("/etc/cni/net.d/", false), needs + first},
+		"possible": {plain + "priorityClassName: system-node-critical\n", may},
+	} {
+		w := world(t, daemonSet(t, "kube-system/x", c.pod))
+		w.Presets, w.Gates = nil, clitest.Decode(t, labelled)
+		r := suggest.Of(w)
+		if some := r.Gates(false); !strings.HasPrefix(some, c.some) || strings.Contains(some, "First") != strings.Contains(c.some, "First") {
+			t.Errorf("%s: the gates are\n%s\nwant\n%s", name, some, c.some)
+		}
+		if all := r.Gates(true); !strings.HasPrefix(all, needs+first) {
+			t.Errorf("%s: the gates with an argument are\n%s\nwant\n%s", name, all, needs+first)
+		}
 	}
 }
 

@@ -153,41 +153,33 @@ func (r *Report) writeRest(b *strings.Builder) {
 }
 
 // hasGate reports whether Gates prints a manifest of the suggestion.
-func (s *Suggestion) hasGate(all bool) bool {
-	return s.Use != UseLabel && (s.Certainty != Possible || all)
-}
+func (s *Suggestion) hasGate(all bool) bool { return s.Use != UseLabel && s.isPrinted(all) }
 
-// Gates returns the manifests of the suggested gates, ready to apply. Gates that are only
-// possible are left out, and named in a comment, unless all is true.
+// isPrinted reports whether Gates prints the suggestion.
+func (s *Suggestion) isPrinted(all bool) bool { return s.Certainty != Possible || all }
+
+// Gates returns the manifests of the suggested gates, ready to apply, and what to do first and
+// afterwards as comments. Suggestions that are only possible are left out, and named in a
+// comment, unless all is true.
 func (r *Report) Gates(all bool) string {
 	var b strings.Builder
 	for i := range r.Suggestions {
 		s := &r.Suggestions[i]
-		daemons := strings.Join(s.DaemonSets, ", ")
+		daemons, need := strings.Join(s.DaemonSets, ", "), "a gate"
 		if s.Use == UseLabel {
-			fmt.Fprintf(&b, "# DaemonSet %s needs no gate of its own: add the label %s, for which gate %s waits.\n", daemons, s.Label, s.Gate)
-			writeNotes(&b, s.Notes)
+			need = fmt.Sprintf("the label %s, for which gate %s waits", s.Label, s.Gate)
+		}
+		if !s.isPrinted(all) {
+			fmt.Fprintf(&b, "# DaemonSet %s may need %s: kubectl gate suggest %s -o gates\n", daemons, need, s.DaemonSets[0])
 			continue
 		}
-		if !s.hasGate(all) {
-			fmt.Fprintf(&b, "# DaemonSet %s may need a gate: kubectl gate suggest %s -o gates\n", daemons, s.DaemonSets[0])
+		if s.Use == UseLabel {
+			fmt.Fprintf(&b, "# DaemonSet %s needs no gate of its own: add %s.\n", daemons, need)
+			s.writeSteps(&b)
 			continue
 		}
 		b.WriteString("---\n")
-		writeNotes(&b, s.Notes)
-		for _, key := range s.AllowKeys {
-			fmt.Fprintf(&b, "# First: allow the taint key %s.\n", key)
-		}
-		for _, t := range s.grouped() {
-			switch {
-			case t.Command != "":
-				fmt.Fprintf(&b, "# Then: run '%s', which adds the toleration to DaemonSet %s; %s.\n", t.Command, t.DaemonSet, t.Why)
-			case t.Deadlock:
-				fmt.Fprintf(&b, "# First: %s.\n", t.text())
-			default:
-				fmt.Fprintf(&b, "# Also: %s.\n", t.text())
-			}
-		}
+		s.writeSteps(&b)
 		b.WriteString(strings.TrimRight(s.Manifest, "\n") + "\n")
 	}
 	if b.Len() == 0 {
@@ -196,8 +188,22 @@ func (r *Report) Gates(all bool) string {
 	return b.String()
 }
 
-func writeNotes(b *strings.Builder, notes []string) {
-	for _, text := range notes {
+// writeSteps writes the notes of the suggestion, and what it requires, as comments.
+func (s *Suggestion) writeSteps(b *strings.Builder) {
+	for _, text := range s.Notes {
 		fmt.Fprintf(b, "# Note: %s.\n", text)
+	}
+	for _, key := range s.AllowKeys {
+		fmt.Fprintf(b, "# First: allow the taint key %s.\n", key)
+	}
+	for _, t := range s.grouped() {
+		switch {
+		case t.Command != "":
+			fmt.Fprintf(b, "# Then: run '%s', which adds the toleration to DaemonSet %s; %s.\n", t.Command, t.DaemonSet, t.Why)
+		case t.Deadlock:
+			fmt.Fprintf(b, "# First: %s.\n", t.text())
+		default:
+			fmt.Fprintf(b, "# Also: %s.\n", t.text())
+		}
 	}
 }
