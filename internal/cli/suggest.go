@@ -223,7 +223,11 @@ func previewSuggestions(ctx context.Context, reader *read.Reader, w *suggest.Wor
 		return nil
 	}
 	pw := &preview.World{Now: w.Now, Declared: w.Gates, Policy: w.Policy}
-	nodes, gaps, err := reader.Snapshots(ctx, func(sets *gate.DaemonSets) gate.Needs { return pw.Needs(c, r.Labelled(sets)) })
+	nodes, gaps, err := reader.Snapshots(ctx, func(sets *gate.DaemonSets) gate.Needs {
+		needs := pw.Needs(c, sets)
+		needs.Add(pw.Needs(c, r.Labelled(sets)))
+		return needs
+	})
 	if err != nil {
 		gaps = []read.Error{{Err: err}}
 	}
@@ -234,10 +238,7 @@ func previewSuggestions(ctx context.Context, reader *read.Reader, w *suggest.Wor
 		return nil // without nodes, there are suggestions, but no previews
 	}
 	if len(nodes) > 0 {
-		labelled := r.Labelled(nodes[0].DaemonSets)
-		for i := range nodes {
-			nodes[i].DaemonSets = labelled
-		}
+		c.DaemonSets = r.Labelled(nodes[0].DaemonSets)
 	}
 	pw.Nodes = nodes
 	r.SetPreview(preview.Of(pw, c))

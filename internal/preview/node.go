@@ -174,11 +174,11 @@ func (t *predictor) newNodes(g *gate.Gate) *NewNodes {
 	for i := range g.Signals {
 		out.Signals[i].Name, others[i] = g.Signals[i].Name, make(map[signalGroupKey]*SignalGroup)
 	}
-	for i := range t.Nodes {
-		if !enforced.Selects(t.Nodes[i].Node.Labels) {
+	for i := range t.nodes {
+		if !enforced.Selects(t.nodes[i].Node.Labels) {
 			continue
 		}
-		d := free.decide(only, asNew(&enforced, t.Nodes[i]), nil)
+		d := free.decide(only, asNew(&enforced, t.nodes[i]), nil)
 		v := d.Verdict(g.Name)
 		if v == nil {
 			continue
@@ -199,7 +199,7 @@ func (t *predictor) newNodes(g *gate.Gate) *NewNodes {
 			if others[j][key] == nil {
 				others[j][key] = &SignalGroup{State: r.State.String(), Reason: r.Reason, Message: r.Message()}
 			}
-			others[j][key].Nodes = append(others[j][key].Nodes, t.Nodes[i].Node.Name)
+			others[j][key].Nodes = append(others[j][key].Nodes, t.nodes[i].Node.Name)
 		}
 	}
 	for i := range others {

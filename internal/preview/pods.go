@@ -73,9 +73,6 @@ func (t *predictor) evicted(g *gate.Gate, groups []Group, evicts func(*gate.Fact
 	out := Evictions{Unknown: t.Pods == nil}
 	concerned := false
 	for i := range groups {
-		if !groups[i].addsTaint() {
-			continue
-		}
 		taint := addedTaint(g, &groups[i])
 		for _, name := range groups[i].Nodes {
 			if evicts(t.facts(name), taint) {
@@ -123,10 +120,10 @@ func (out *Evictions) count(list *gate.PodList, taint v1alpha1.Taint, evictable 
 
 // problems returns the reasons why the gate would not work on any node.
 func (t *predictor) problems(g *gate.Gate) []string {
-	if len(t.Nodes) == 0 {
+	if len(t.nodes) == 0 {
 		return nil
 	}
-	sets := t.Nodes[0].DaemonSets
+	sets := t.nodes[0].DaemonSets
 	var out []string
 	for _, s := range g.Signals {
 		r := signal.Diagnose(s.Signal, g.Taints(), sets)

@@ -16,7 +16,13 @@ import (
 // Of returns the effect of a change on a world.
 func Of(w *World, c Change) *Preview {
 	declared, actions := w.changed(c)
-	t := &predictor{World: w, before: w.compile(w.Declared), after: w.compile(declared)}
+	t := &predictor{World: w, before: w.compile(w.Declared), after: w.compile(declared), nodes: w.Nodes}
+	if c.DaemonSets != nil {
+		t.nodes = slices.Clone(w.Nodes)
+		for i := range t.nodes {
+			t.nodes[i].DaemonSets = c.DaemonSets
+		}
+	}
 	t.predict()
 	p := &Preview{Time: w.Now.UTC(), Nodes: len(w.Nodes), Gates: []Gate{}}
 	names := slices.Clone(c.Delete)
@@ -43,7 +49,9 @@ type outcome struct {
 type predictor struct {
 	*World
 	before, after *gateset.Set
-	outcomes      []outcome
+	// nodes are the nodes with the change, before gates close or open.
+	nodes    []gate.Facts
+	outcomes []outcome
 	// budgets are the budgets with the change.
 	budgets budgets
 }
@@ -58,26 +66,23 @@ type budgets map[place]*Zone
 // budget, so that closing that happens without the change is not attributed to it.
 func (t *predictor) predict() {
 	t.outcomes = make([]outcome, len(t.Nodes))
-	for i := range t.Nodes {
-		t.outcomes[i].Facts = &t.Nodes[i]
-	}
-	t.decide(t.before, func(f *outcome) *gate.Decision { return &f.before })
-	t.budgets = t.decide(t.after, func(f *outcome) *gate.Decision { return &f.after })
+	t.decide(t.before, t.Nodes, func(f *outcome) *gate.Decision { return &f.before })
+	t.budgets = t.decide(t.after, t.nodes, func(f *outcome) *gate.Decision { return &f.after })
 }
 
-// decide decides about all nodes: first without budget, to find out which nodes require
+// decide decides about these nodes: first without budget, to find out which nodes require
 // it, and then again for the nodes to which budget is granted. The controller's order of
 // nodes is undefined; here they are in alphabetical order.
-func (t *predictor) decide(set *gateset.Set, of func(*outcome) *gate.Decision) budgets {
+func (t *predictor) decide(set *gateset.Set, nodes []gate.Facts, of func(*outcome) *gate.Decision) budgets {
 	all := make(budgets)
 	var groups []map[string]gate.Group
 	if set.OpensTogether() {
-		groups = set.Groups(t.Nodes, func(f *gate.Facts) gate.Decision { return t.World.decide(set, *f, nil) })
+		groups = set.Groups(nodes, func(f *gate.Facts) gate.Decision { return t.World.decide(set, *f, nil) })
 	}
 	for i := range t.outcomes {
 		f := &t.outcomes[i]
-		if groups != nil {
-			facts := t.Nodes[i]
+		if f.Facts = &nodes[i]; groups != nil {
+			facts := nodes[i]
 			facts.Groups, f.Facts = groups[i], &facts
 		}
 		*of(f) = t.World.decide(set, *f.Facts, nil)
@@ -207,9 +212,9 @@ func (t *predictor) gate(name string, action Action) Gate {
 	}
 	out.Groups = append(out.Groups, sorted(groups)...)
 	out.Budget = t.budget(name)
-	if g != nil && action != Keep {
-		out.Evictions = t.evictions(g, out.Groups)
-		out.Descheduled = t.descheduled(g, out.Groups)
+	if g != nil {
+		out.Evictions = t.evictions(g, out.tainted())
+		out.Descheduled = t.descheduled(g, out.tainted())
 	}
 	return out
 }

@@ -36,6 +36,8 @@ type Change struct {
 	Apply []v1alpha1.NodeGate
 	// Delete are the names of gates to delete.
 	Delete []string
+	// DaemonSets are the DaemonSets after the change. Nil if it does not change any.
+	DaemonSets *gate.DaemonSets
 }
 
 // Preview is the effect of a change. Fields may be added, but are neither renamed nor
@@ -152,12 +154,18 @@ func (g *Group) addsTaint() bool {
 
 // AddsTaints reports whether the change would add a taint to an existing node, now or later.
 func (p *Preview) AddsTaints() bool {
-	for i := range p.Gates {
-		if p.Gates[i].Action != Keep && slices.ContainsFunc(p.Gates[i].Groups, func(g Group) bool { return g.addsTaint() }) {
-			return true
+	return slices.ContainsFunc(p.Gates, func(g Gate) bool { return len(g.tainted()) > 0 })
+}
+
+// tainted returns the groups to whose nodes the gate would add a taint, now or later. What an
+// unchanged gate does also without the change does not count.
+func (g *Gate) tainted() (all []Group) {
+	for _, of := range g.Groups {
+		if of.addsTaint() && (g.Action != Keep || !of.Anyway) {
+			all = append(all, of)
 		}
 	}
-	return false
+	return all
 }
 
 // Group is a set of nodes with the same effect for the same reason.

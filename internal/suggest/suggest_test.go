@@ -96,8 +96,8 @@ func world(t *testing.T, sets ...appsv1.DaemonSet) *suggest.World {
 	return w
 }
 
-// previewed adds the previews, as the command does.
-func previewed(t *testing.T, w *suggest.World, r *suggest.Report) {
+// previewed adds the previews, as the command does. change is applied to the facts of each node.
+func previewed(t *testing.T, w *suggest.World, r *suggest.Report, change ...func(*gate.Facts)) {
 	t.Helper()
 	sets := &gate.DaemonSets{Observed: map[string]bool{}}
 	for i := range w.DaemonSets {
@@ -108,9 +108,13 @@ func previewed(t *testing.T, w *suggest.World, r *suggest.Report) {
 	slices.SortFunc(sets.Items, func(a, b gate.DaemonSet) int { return strings.Compare(a.String(), b.String()) })
 	pw := &preview.World{Now: w.Now, Declared: w.Gates, Policy: w.Policy}
 	for _, n := range w.Nodes {
-		pw.Nodes = append(pw.Nodes, gate.Facts{Node: *n, DaemonSets: r.Labelled(sets)})
+		facts := gate.Facts{Node: *n, DaemonSets: sets}
+		for _, f := range change {
+			f(&facts)
+		}
+		pw.Nodes = append(pw.Nodes, facts)
 	}
-	c := preview.Change{}
+	c := preview.Change{DaemonSets: r.Labelled(sets)}
 	for i := range r.Suggestions {
 		if s := &r.Suggestions[i]; s.Manifest != "" {
 			c.Apply = append(c.Apply, clitest.Decode(t, s.Manifest)...)
@@ -169,6 +173,26 @@ func TestOutput(t *testing.T) {
 			}
 			clitest.Golden(t, name+".json", string(raw))
 		})
+	}
+}
+
+// The preview of a label compares the cluster without the label with the one that has it: the
+// gate would close on nodes on which it is open, and evict pods.
+func TestPreviewOfLabels(t *testing.T) {
+	gates := clitest.Decode(t, strings.Replace(labelled, "NoSchedule", "NoExecute", 1)+"  acknowledge: [PodEviction]\n  reclosePolicy: OnRegression\n  budget: {maxReclosed: \"100%\"}\n")
+	w := world(t, daemonSet(t, "kube-system/x", mounts("/etc/cni/net.d/", false)+toleratesAll))
+	w.Presets, w.Gates = nil, gates
+	for _, n := range w.Nodes {
+		n.Records = map[string]string{"required": `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","taint":"example.com/required:NoExecute","source":"crd"}`}
+	}
+	r := suggest.Of(w)
+	previewed(t, w, r, func(f *gate.Facts) { f.Pods = map[gate.PodQuery][]gate.Pod{{}: {}} }) // it has no pods
+	p := r.Suggestions[0].Preview
+	if p == nil || p.Action != preview.Keep || len(p.Groups) != 1 || p.Groups[0].What != preview.Lapses || p.Groups[0].Anyway || p.Evictions == nil {
+		t.Fatalf("the preview is %+v", p)
+	}
+	if text := r.Text(); !strings.Contains(text, "3 of the 3 existing nodes that the gate selects would change") || strings.Contains(text, "also without the change") {
+		t.Errorf("the text is\n%s", text)
 	}
 }
 
