@@ -99,7 +99,8 @@ const selfDeadlock = "otherwise the gate keeps off new nodes what it waits for, 
 func missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all []Toleration) {
 	add := func(d *daemon, own, deadlock bool, why string) {
 		labelled := s.Use == UseLabel && slices.Contains(s.daemons, d)
-		if d.tolerates(t) || s.tolerates && labelled || slices.ContainsFunc(all, func(other Toleration) bool { return other.DaemonSet == d.String() }) {
+		at := slices.IndexFunc(all, func(other Toleration) bool { return other.DaemonSet == d.String() })
+		if d.tolerates(t) || s.tolerates && labelled || at >= 0 && (all[at].Deadlock || !deadlock) {
 			return
 		}
 		missing := Toleration{
@@ -108,6 +109,10 @@ func missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all []Toleratio
 		}
 		if own && s.tolerates {
 			missing.Command = "kubectl gate tolerate --gate " + s.Gate
+		}
+		if at >= 0 { // several gates wait for it, and this one makes it a deadlock
+			all[at] = missing
+			return
 		}
 		all = append(all, missing)
 	}

@@ -496,9 +496,12 @@ func TestDevicePluginsOfNamedDaemonSets(t *testing.T) {
 // they are needed first.
 func TestTolerations(t *testing.T) {
 	const own, other = "kube-system/net-agent", "kube-system/x"
-	tolerates := func(key string) string { return "tolerations: [{key: " + key + ", operator: Exists}]\n" }
+	tolerates := func(keys ...string) string {
+		return "tolerations: [{operator: Exists, key: " + strings.Join(keys, "}, {operator: Exists, key: ") + "}]\n"
+	}
 	const netKey = "node.cilium.io/agent-not-ready"
 	gateX := asGate("x", "example.com/x", "- {name: s, daemonSet: {namespace: kube-system, name: x}}")
+	gateA := strings.ReplaceAll(strings.Replace(gateX, "name: x}", "name: a}", 1), "example.com/x", "example.com/a")
 	for name, c := range map[string]struct {
 		own, other, gate string
 		want             []string
@@ -509,6 +512,7 @@ func TestTolerations(t *testing.T) {
 		"the other one waits":        {toleratesAll, tolerates("example.com/x"), gateX, []string{other + " false"}},
 		"the same taint":             {toleratesAll, "", strings.ReplaceAll(gateX, "example.com/x", netKey), []string{other + " true"}},
 		"the other gate is paused":   {toleratesAll, "", gateX + "  mode: Paused\n", nil},
+		"two gates wait for it":      {tolerates(netKey, "example.com/a"), tolerates("example.com/x", "example.com/a"), gateA + "---\n" + gateX, []string{other + " true"}},
 	} {
 		w := world(t, daemonSet(t, own, plain+c.own), daemonSet(t, other, plain+c.other))
 		w.Gates = clitest.Decode(t, c.gate)
