@@ -37,7 +37,7 @@ func (r *reporter) observe(set *gateset.Set, before *observed) *observed {
 	if before != nil && before.set == set && before.sets == sets {
 		return before
 	}
-	return &observed{set: set, sets: sets, deadlocks: signal.Deadlocks(set.Gates, sets)}
+	return &observed{set: set, sets: sets, deadlocks: signal.Deadlocks(set.Gates, sets, nil)}
 }
 
 // feedsError returns an error if something in needs is not being observed. Feeds that

@@ -35,6 +35,11 @@ func by(selector string) string {
 	return strings.Replace(agent(""), "nodeSelector: {}", "nodeSelector: "+selector, 1)
 }
 
+// otherBy returns otherGate with another selector.
+func otherBy(selector string) string {
+	return strings.Replace(otherGate, "nodeSelector: {}", "nodeSelector: "+selector, 1)
+}
+
 func keyed(key, more string) string { return strings.Replace(agent(more), "example.com/a", key, 1) }
 
 // anyOf returns a gate that waits for one of these signals.
@@ -75,6 +80,9 @@ func tolerating(tolerations ...corev1.Toleration) func(*gate.DaemonSet) {
 
 // tolerant is a DaemonSet that tolerates only the taint of the gate agent.
 var tolerant = daemon("agent", tolerating(key("example.com/a")))
+
+// selfish adds the DaemonSets of agent and otherGate, which tolerate only the taint of their own gate.
+var selfish = daemonSets(daemon("agent", tolerating(key("example.com/a"))), daemon("other", tolerating(key("example.com/b"))))
 
 // dedicated returns a permanent taint.
 func dedicated(effect corev1.TaintEffect) corev1.Taint {
@@ -321,8 +329,19 @@ var cases = map[string]ruleCases{
 		},
 	},
 	"gates-deadlock": {
-		bad:  map[string]*World{"mutual": with([]string{agent(""), otherGate}, daemonSets(daemon("agent", tolerating(key("example.com/a"))), daemon("other", tolerating(key("example.com/b")))))},
-		good: map[string]*World{"one way": with([]string{agent(""), otherGate}, daemonSets(daemon("agent", tolerating(key("example.com/a"))), daemon("other")))},
+		bad: map[string]*World{
+			"mutual":                with([]string{agent(""), otherGate}, selfish),
+			"one has no nodes yet":  with([]string{by("{matchLabels: {pool: a}}"), otherBy("{matchLabels: {type: b}}")}, selfish, nodes(node("n1", labels.Set{"type": "b"}))),
+			"on some nodes of both": with([]string{by("{matchLabels: {pool: a}}"), otherGate}, selfish, nodes(node("n1", labels.Set{"pool": "a"}), node("n2", nil))),
+			"in other zones, for now": with([]string{by("{matchLabels: {topology.kubernetes.io/zone: a}}"), otherBy("{matchLabels: {type: b}}")}, selfish,
+				nodes(node("n1", labels.Set{"topology.kubernetes.io/zone": "a"}), node("n2", labels.Set{"topology.kubernetes.io/zone": "b", "type": "b"}))),
+		},
+		good: map[string]*World{
+			"one way":            with([]string{agent(""), otherGate}, daemonSets(daemon("agent", tolerating(key("example.com/a"))), daemon("other"))),
+			"on different nodes": with([]string{by("{matchLabels: {pool: a}}"), otherBy("{matchExpressions: [{key: pool, operator: NotIn, values: [a]}]}")}, selfish),
+			"on different existing nodes": with([]string{by("{matchLabels: {pool: a}}"), otherBy("{matchLabels: {type: b}}")}, selfish,
+				nodes(node("n1", labels.Set{"pool": "a"}), node("n2", labels.Set{"type": "b"}))),
+		},
 	},
 	"operator-does-not-tolerate": {
 		bad: map[string]*World{

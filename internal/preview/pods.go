@@ -4,6 +4,7 @@ package preview
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -131,9 +132,20 @@ func (t *predictor) problems(g *gate.Gate) []string {
 			out = append(out, fmt.Sprintf("signal %s: %s (%s)", s.Name, r.Message(), r.Reason))
 		}
 	}
-	for _, d := range signal.Deadlocks(t.after.Gates, sets)[g.Name] {
+	for _, d := range signal.Deadlocks(t.after.Gates, sets, t.labels())[g.Name] {
 		out = append(out, fmt.Sprintf("deadlock: the gate waits for DaemonSet %s, which does not tolerate the taint of gate %s, and gate %[2]s waits for DaemonSet %[3]s, which does not tolerate this gate's taint: on a new node, neither gate opens",
 			d.Daemon, d.With, d.Other))
 	}
 	return out
+}
+
+// labels returns an iterator over the labels of all nodes.
+func (t *predictor) labels() iter.Seq[labels.Set] {
+	return func(yield func(labels.Set) bool) {
+		for i := range t.nodes {
+			if !yield(t.nodes[i].Node.Labels) {
+				return
+			}
+		}
+	}
 }

@@ -201,3 +201,37 @@ func TestRetaintsOverriddenNode(t *testing.T) {
 		t.Errorf("evictions %+v, want those on a0 and a5", e)
 	}
 }
+
+// Gates that each wait for a daemon that the other's taint keeps off the node are a problem only if
+// they can be on the same node.
+func TestDeadlocksOnCommonNodes(t *testing.T) {
+	gate1 := strings.Replace(waitsForPod, "nodeSelector: {}", "nodeSelector: {matchLabels: {pool: a}}", 1)
+	gate2 := strings.NewReplacer("name: agent}", "name: other}", "example.com/a", "example.com/b").Replace(waitsForPod)
+	on := func(selector string) string {
+		return strings.Replace(gate2, "nodeSelector: {}", "nodeSelector: "+selector, 1)
+	}
+	daemon := func(name, key string) gate.DaemonSet {
+		return gate.DaemonSet{Namespace: "kube-system", Name: name, Tolerations: []corev1.Toleration{{Key: "example.com/" + key, Operator: corev1.TolerationOpExists}}}
+	}
+	sets := &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}, Items: []gate.DaemonSet{daemon("agent", "a"), daemon("other", "b")}}
+	for name, c := range map[string]struct {
+		other  string
+		labels []map[string]string // of the nodes
+		want   bool
+	}{
+		"all nodes":                {gate2, []map[string]string{{"pool": "a"}, {}}, true},
+		"other nodes":              {on("{matchExpressions: [{key: pool, operator: DoesNotExist}]}"), []map[string]string{{"pool": "a"}, {"pool": "a"}}, false},
+		"other existing nodes":     {on("{matchLabels: {type: b}}"), []map[string]string{{"pool": "a"}, {"type": "b"}}, false},
+		"other nodes, none so far": {on("{matchLabels: {type: b}}"), []map[string]string{{"pool": "a"}, {}}, true},
+		"one node of both":         {on("{matchLabels: {type: b}}"), []map[string]string{{"pool": "a"}, {"type": "b", "pool": "a"}}, true},
+	} {
+		w := &preview.World{Declared: clitest.Decode(t, c.other), Now: clitest.Now}
+		for i, set := range c.labels {
+			w.Nodes = append(w.Nodes, gate.Facts{Node: gate.Node{Name: fmt.Sprint("n", i), UID: "uid", BootID: "b", Created: clitest.Now.Add(-time.Hour), Labels: set}, DaemonSets: sets})
+		}
+		p := preview.Of(w, preview.Change{Apply: clitest.Decode(t, gate1)})
+		if got := strings.Contains(strings.Join(p.Gates[0].Problems, "\n"), "deadlock: the gate waits for"); got != c.want {
+			t.Errorf("%s: the problems are %q, want a deadlock: %t", name, p.Gates[0].Problems, c.want)
+		}
+	}
+}

@@ -3,9 +3,11 @@
 package signal
 
 import (
+	"iter"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -24,8 +26,9 @@ type Deadlock struct {
 // Deadlocks returns the deadlocks of each gate, by name: each of two gates waits for a
 // daemon that does not tolerate the other's taint, so that neither opens on a node that
 // is new to both. If only one gate waits for the other in this way, there is no
-// deadlock, because the other opens first.
-func Deadlocks(gates []gate.Gate, sets *gate.DaemonSets) map[string][]Deadlock {
+// deadlock, because the other opens first. Gates on different nodes are not in a deadlock
+// (see gate.Apart). nodes are the labels of the existing nodes; nil if they do not count.
+func Deadlocks(gates []gate.Gate, sets *gate.DaemonSets, nodes iter.Seq[labels.Set]) map[string][]Deadlock {
 	var found map[string][]Deadlock
 	for i := range gates {
 		for j := i + 1; j < len(gates); j++ {
@@ -35,7 +38,7 @@ func Deadlocks(gates []gate.Gate, sets *gate.DaemonSets) map[string][]Deadlock {
 				continue
 			}
 			other, mutual := keptAway(b, a, sets)
-			if !mutual {
+			if !mutual || gate.Apart(a.Selector, b.Selector, nodes) {
 				continue
 			}
 			if found == nil {

@@ -32,7 +32,7 @@ func (f *finder) complete(all []Suggestion) {
 				s.AllowKeys = append(s.AllowKeys, allowed(t))
 			}
 			s.Writers = append(s.Writers, f.writers(t.Key)...)
-			s.Tolerations = append(s.Tolerations, missing(s, t, waiting)...)
+			s.Tolerations = append(s.Tolerations, f.missing(s, t, waiting)...)
 		}
 	}
 }
@@ -61,6 +61,7 @@ type waiter struct {
 	gate    string
 	daemons []*daemon
 	taints  []v1alpha1.Taint
+	nodes   labels.Selector
 }
 
 // waiting returns the suggested gates and the existing ones, with the DaemonSets that they
@@ -68,7 +69,7 @@ type waiter struct {
 func (f *finder) waiting(all []Suggestion) (out []waiter) {
 	for i := range f.Gates {
 		ng := &f.Gates[i]
-		w := waiter{gate: ng.Name, taints: ng.Spec.Taints()}
+		w := waiter{gate: ng.Name, taints: ng.Spec.Taints(), nodes: nodesOf(ng)}
 		for j := range f.daemons {
 			if d := &f.daemons[j]; slices.ContainsFunc(d.covered, func(c Coverage) bool { return c.Gate == ng.Name && c.InForce }) {
 				w.daemons = append(w.daemons, d)
@@ -83,7 +84,7 @@ func (f *finder) waiting(all []Suggestion) (out []waiter) {
 	}
 	for i := range all {
 		if s := &all[i]; s.Use != UseLabel && s.Certainty != Possible {
-			out = append(out, waiter{gate: s.Gate, daemons: s.daemons, taints: s.taints})
+			out = append(out, waiter{gate: s.Gate, daemons: s.daemons, taints: s.taints, nodes: s.nodes})
 		}
 	}
 	return out
@@ -93,10 +94,10 @@ func (f *finder) waiting(all []Suggestion) (out []waiter) {
 const selfDeadlock = "otherwise the gate keeps off new nodes what it waits for, and never opens there"
 
 // missing returns the DaemonSets that do not tolerate a taint of a suggested gate: those that
-// the gate waits for, and those that other gates wait for. If the API server adds tolerations to
-// the former, a DaemonSet gets them with the label that is suggested. Without a label, it must be
-// updated once after the gate has been applied.
-func missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all []Toleration) {
+// the gate waits for, and those that other gates on the same nodes wait for. If the API server
+// adds tolerations to the former, a DaemonSet gets them with the label that is suggested. Without
+// a label, it must be updated once after the gate has been applied.
+func (f *finder) missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all []Toleration) {
 	add := func(d *daemon, own, deadlock bool, why string) {
 		labelled := s.Use == UseLabel && slices.Contains(s.daemons, d)
 		at := slices.IndexFunc(all, func(other Toleration) bool { return other.DaemonSet == d.String() })
@@ -120,9 +121,13 @@ func missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all []Toleratio
 		add(d, true, true, selfDeadlock)
 	}
 	for _, w := range waiting {
+		if w.gate != s.Gate && gate.Apart(s.nodes, w.nodes, f.nodeLabels) {
+			continue
+		}
 		kept := keptOff(s.daemons, w.taints)
 		for _, d := range w.daemons {
 			switch {
+			case contradicts(s.nodes, &d.Spec.Template.Spec): // it runs on none of the gate's nodes
 			case w.gate == s.Gate:
 				add(d, true, true, selfDeadlock)
 			case slices.Contains(w.taints, t): // the gates share the taint, and open together
@@ -135,6 +140,15 @@ func missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all []Toleratio
 		}
 	}
 	return all
+}
+
+// nodeLabels iterates over the labels of all nodes.
+func (f *finder) nodeLabels(yield func(labels.Set) bool) {
+	for _, n := range f.Nodes {
+		if !yield(n.Labels) {
+			return
+		}
+	}
 }
 
 // keptOff returns a DaemonSet that does not tolerate one of these taints, or nil.

@@ -24,6 +24,7 @@ func (f *finder) byPreset(m match) Suggestion {
 	s := Suggestion{
 		Use: UsePreset, Preset: m.preset.Name, Gate: f.newName(m.preset.Gate.Name, m.daemons[0].Namespace),
 		daemons: m.daemons, taints: m.preset.Gate.Spec.Taints(), Manifest: m.preset.Text, tolerates: f.addsTolerations(&m.preset.Gate.Spec),
+		nodes: nodesOf(&m.preset.Gate),
 	}
 	for i, d := range m.daemons {
 		for _, e := range slices.Concat(m.why[i:i+1], d.evidence) {
@@ -121,6 +122,7 @@ func (f *finder) byEvidence(d *daemon) Suggestion {
 	taint := v1alpha1.Taint{Key: keyPrefix + label(s.Gate, keySuffix), Effect: corev1.TaintEffectNoSchedule}
 	s.taints = []v1alpha1.Taint{taint}
 	selector, exact := placement(d)
+	s.nodes = asSelector(selector)
 	daemonSignal := map[string]any{"name": "daemon", "daemonSet": map[string]any{"namespace": d.Namespace, "name": d.Name}}
 	spec := map[string]any{"nodeSelector": selector, "taint": map[string]any{"key": taint.Key, "effect": string(taint.Effect)}}
 	// Unlike a signal by labels, that of a CSI driver does not hold where the DaemonSet does not run.
@@ -213,7 +215,7 @@ func (f *finder) label(s *Suggestion, d *daemon) bool {
 		return false
 	}
 	s.Use, s.Gate, s.taints, s.labels = UseLabel, ng.Name, ng.Spec.Taints(), of.Selector.AsMeta().MatchLabels
-	s.tolerates = f.addsTolerations(&ng.Spec)
+	s.tolerates, s.nodes = f.addsTolerations(&ng.Spec), nodesOf(ng)
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(s.labels)) {
 		all = append(all, key+"="+s.labels[key])
@@ -322,6 +324,24 @@ func placement(d *daemon) (selector map[string]any, exact bool) {
 		selector["matchExpressions"] = expressions
 	}
 	return selector, exact
+}
+
+// asSelector returns a node selector of a manifest as a labels.Selector.
+func asSelector(selector map[string]any) labels.Selector {
+	var ng v1alpha1.NodeGate
+	if err := yaml.Unmarshal([]byte(manifest(map[string]any{"spec": map[string]any{"nodeSelector": selector}})), &ng); err != nil {
+		panic(err) // it was made of the fields of a selector
+	}
+	return nodesOf(&ng)
+}
+
+// nodesOf returns the selector of a gate's nodes, or one that selects none if it is invalid.
+func nodesOf(ng *v1alpha1.NodeGate) labels.Selector {
+	selector, err := ng.Spec.NodeSelector.AsSelector()
+	if err != nil {
+		return labels.Nothing() // the gate is not accepted
+	}
+	return selector
 }
 
 // expressibleLabels returns the labels of a node selector that a gate's selector can require. all

@@ -12,6 +12,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -140,6 +141,8 @@ type Suggestion struct {
 	daemons []*daemon
 	taints  []v1alpha1.Taint
 	labels  map[string]string
+	// nodes selects the gate's nodes.
+	nodes labels.Selector
 	// tolerates is true if the API server adds tolerations of the gate's taints to the
 	// DaemonSets that the gate waits for, when they are created or updated.
 	tolerates bool

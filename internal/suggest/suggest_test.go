@@ -502,6 +502,10 @@ func TestTolerations(t *testing.T) {
 	const netKey = "node.cilium.io/agent-not-ready"
 	gateX := asGate("x", "example.com/x", "- {name: s, daemonSet: {namespace: kube-system, name: x}}")
 	gateA := strings.ReplaceAll(strings.Replace(gateX, "name: x}", "name: a}", 1), "example.com/x", "example.com/a")
+	onNodes := func(selector string) string {
+		return strings.Replace(gateX, "{matchLabels: {kubernetes.io/os: linux}}", selector, 1)
+	}
+	elsewhere, inPool := onNodes("{matchLabels: {kubernetes.io/os: windows}}"), onNodes("{matchLabels: {pool: gpu}}")
 	for name, c := range map[string]struct {
 		own, other, gate string
 		want             []string
@@ -513,6 +517,9 @@ func TestTolerations(t *testing.T) {
 		"the same taint":             {toleratesAll, "", strings.ReplaceAll(gateX, "example.com/x", netKey), []string{other + " true"}},
 		"the other gate is paused":   {toleratesAll, "", gateX + "  mode: Paused\n", nil},
 		"two gates wait for it":      {tolerates(netKey, "example.com/a"), tolerates("example.com/x", "example.com/a"), gateA + "---\n" + gateX, []string{other + " true"}},
+		"gates on different nodes":   {tolerates(netKey), tolerates("example.com/x"), elsewhere, nil},
+		"on no existing node":        {tolerates(netKey), tolerates("example.com/x"), inPool, []string{other + " true"}},
+		"its DaemonSet is elsewhere": {tolerates(netKey), tolerates("example.com/x") + "nodeSelector: {kubernetes.io/os: windows}\n", onNodes("{}"), nil},
 	} {
 		w := world(t, daemonSet(t, own, plain+c.own), daemonSet(t, other, plain+c.other))
 		w.Gates = clitest.Decode(t, c.gate)
@@ -523,6 +530,22 @@ func TestTolerations(t *testing.T) {
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: tolerations %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A DaemonSet need not tolerate the taint of a gate that shares no existing node with the gate that
+// waits for it.
+func TestTolerationsOnExistingNodes(t *testing.T) {
+	for pool, want := range map[string]int{"gpu": 0, "all": 1} {
+		w := world(t, daemonSet(t, "kube-system/net-agent", plain+toleratesAll), daemonSet(t, "kube-system/x", plain))
+		w.Nodes[0].Labels = map[string]string{"pool": "gpu"}
+		if pool == "all" {
+			w.Nodes[1].Labels["pool"] = "gpu"
+		}
+		w.Gates = clitest.Decode(t, strings.Replace(asGate("x", "example.com/x", "- {name: s, daemonSet: {namespace: kube-system, name: x}}"), "kubernetes.io/os: linux", "pool: gpu", 1))
+		if s := suggest.Of(w).Suggestions; len(s) != 1 || len(s[0].Tolerations) != want {
+			t.Errorf("with nodes of pool %s, the suggestions are %+v, want %d tolerations", pool, s, want)
 		}
 	}
 }
