@@ -41,6 +41,9 @@ func newTolerate(c *connection) *cobra.Command {
 			"same for gates with 'tolerate: true' when a DaemonSet is created or updated; this command is for DaemonSets that exist\n" +
 			"already, for other gates, and for clusters without the policy. It considers gates that are in force and gates in dry\n" +
 			"run. Nothing else is changed, and no toleration is removed. DaemonSets are changed one after the other.\n\n" +
+			"Only the signals daemonSet and daemonSets name DaemonSets. Gates that wait only by pods, csiDriver, resource or\n" +
+			"resourceSlices are listed: add the tolerations to their DaemonSets yourself. The same applies to tolerations that are\n" +
+			"needed because two gates wait for each other's DaemonSets.\n\n" +
 			"Adding a toleration changes the pod template: the DaemonSet controller replaces the pods by its update strategy. The\n" +
 			"command does not ask for confirmation: see --dry-run.\n\n" +
 			"If the policy adds the tolerations, the command only causes an update that changes nothing else, and the list of\n" +
@@ -101,7 +104,7 @@ func (f *tolerateFlags) run(ctx context.Context, c *connection) error {
 	if err != nil {
 		return err
 	}
-	plans, err := f.plan(ctx, reader)
+	plans, unnamed, err := f.plan(ctx, reader)
 	if err != nil {
 		return err
 	}
@@ -109,6 +112,7 @@ func (f *tolerateFlags) run(ctx context.Context, c *connection) error {
 	if err != nil {
 		return err
 	}
+	report.Unnamed = unnamed
 	text := report.Text
 	if f.format == formatName {
 		text = report.Names
@@ -131,44 +135,45 @@ func (f *tolerateFlags) apply(ctx context.Context, config *rest.Config, reader *
 	return t.Run(ctx, plans), nil
 }
 
-// plan returns the DaemonSets to change. It returns an error for gates and DaemonSets that do
-// not exist or are not waited for, before anything is changed.
-func (f *tolerateFlags) plan(ctx context.Context, reader *read.Reader) ([]tolerate.Plan, error) {
+// plan returns the DaemonSets to change, and the gates that name no DaemonSet unless the
+// arguments are DaemonSets. It returns an error for gates and DaemonSets that do not exist or
+// are not waited for, before anything is changed.
+func (f *tolerateFlags) plan(ctx context.Context, reader *read.Reader) ([]tolerate.Plan, []tolerate.Unnamed, error) {
 	declared, installed, err := declaredGates(ctx, reader)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case !installed:
-		return nil, errNotInstalled
+		return nil, nil, errNotInstalled
 	}
 	if err := checkGateNames(f.gates, namesOf(declared)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	policy, _, _ := keyPolicy(ctx, reader, declared) // the status of the gates replaces what cannot be read
 	set := gateset.Of(declared, policy, gateset.StatusForUnknownPolicy)
 	for _, name := range f.gates {
 		if why := set.Rejection(name); why != "" {
-			return nil, fmt.Errorf("gate %s is not in force: %s", name, why)
+			return nil, nil, fmt.Errorf("gate %s is not in force: %s", name, why)
 		}
 	}
 	entries, err := tolerate.Waited(set, f.gates)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	sets, gaps := reader.DaemonSets(ctx, tolerate.Namespaces(entries))
 	for i := range gaps {
-		return nil, describeRequestError(gaps[i].Err)
+		return nil, nil, describeRequestError(gaps[i].Err)
 	}
 	plans, waited := tolerate.Of(entries, sets)
 	if len(f.daemonSets) == 0 {
-		return plans, nil
+		return plans, tolerate.UnnamedBy(set, f.gates), nil
 	}
 	for _, name := range f.daemonSets {
 		if !waited[name] {
-			return nil, notWaitedFor(ctx, reader, name)
+			return nil, nil, notWaitedFor(ctx, reader, name)
 		}
 	}
-	return slices.DeleteFunc(plans, func(p tolerate.Plan) bool { return !slices.Contains(f.daemonSets, p.NamespacedName) }), nil
+	return slices.DeleteFunc(plans, func(p tolerate.Plan) bool { return !slices.Contains(f.daemonSets, p.NamespacedName) }), nil, nil
 }
 
 // notWaitedFor returns an error for a DaemonSet for which no gate waits.

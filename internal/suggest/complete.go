@@ -106,9 +106,9 @@ func (f *finder) missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all
 		}
 		missing := Toleration{
 			DaemonSet: d.String(), Taint: gate.TaintText(t), Deadlock: deadlock, Why: why,
-			Add: corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists},
+			Add: corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists}, named: own && s.names(d),
 		}
-		if own && s.tolerates {
+		if missing.named && s.tolerates {
 			missing.Command = "kubectl gate tolerate --gate " + s.Gate
 		}
 		if at >= 0 { // several gates wait for it, and this one makes it a deadlock
@@ -140,6 +140,21 @@ func (f *finder) missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all
 		}
 	}
 	return all
+}
+
+// names reports whether the gate will name or select one of its DaemonSets, or only waits for what
+// the DaemonSet provides.
+func (s *Suggestion) names(d *daemon) bool {
+	isCovered := slices.ContainsFunc(d.covered, func(c Coverage) bool { return c.Gate == s.Gate })
+	if s.Use == UseNodeGate || s.Use == UseLabel && !isCovered { // it names it, or selects it by the label
+		return true
+	}
+	for _, of := range v1alpha1.Sources(s.spec.OpenWhen) {
+		if ds := of.DaemonSet; ds != nil && s.moved[ds.Namespace+"/"+ds.Name] == d || (ds != nil || of.DaemonSets != nil) && waitsFor(of, d) {
+			return true
+		}
+	}
+	return false
 }
 
 // nodeLabels iterates over the labels of all nodes.

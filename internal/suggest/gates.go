@@ -24,7 +24,7 @@ func (f *finder) byPreset(m match) Suggestion {
 	s := Suggestion{
 		Use: UsePreset, Preset: m.preset.Name, Gate: f.newName(m.preset.Gate.Name, m.daemons[0].Namespace),
 		daemons: m.daemons, taints: m.preset.Gate.Spec.Taints(), Manifest: m.preset.Text, tolerates: f.addsTolerations(&m.preset.Gate.Spec),
-		nodes: nodesOf(&m.preset.Gate),
+		nodes: nodesOf(&m.preset.Gate), spec: &m.preset.Gate.Spec, moved: m.moved,
 	}
 	for i, d := range m.daemons {
 		for _, e := range slices.Concat(m.why[i:i+1], d.evidence) {
@@ -215,7 +215,7 @@ func (f *finder) label(s *Suggestion, d *daemon) bool {
 		return false
 	}
 	s.Use, s.Gate, s.taints, s.labels = UseLabel, ng.Name, ng.Spec.Taints(), of.Selector.AsMeta().MatchLabels
-	s.tolerates, s.nodes = f.addsTolerations(&ng.Spec), nodesOf(ng)
+	s.tolerates, s.nodes, s.spec = f.addsTolerations(&ng.Spec), nodesOf(ng), &ng.Spec
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(s.labels)) {
 		all = append(all, key+"="+s.labels[key])

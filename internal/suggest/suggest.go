@@ -143,6 +143,10 @@ type Suggestion struct {
 	labels  map[string]string
 	// nodes selects the gate's nodes.
 	nodes labels.Selector
+	// spec is that of the preset or of the existing gate. moved maps the DaemonSets that it
+	// names to those of the cluster, where they differ.
+	spec  *v1alpha1.NodeGateSpec
+	moved map[string]*daemon
 	// tolerates is true if the API server adds tolerations of the gate's taints to the
 	// DaemonSets that the gate waits for, when they are created or updated.
 	tolerates bool
@@ -160,6 +164,10 @@ type Toleration struct {
 	// Command adds the toleration after the gate has been applied. Empty if it must be added
 	// otherwise: before, if Deadlock is true.
 	Command string `json:"command,omitempty"`
+
+	// named is true if the gate names or selects the DaemonSet, so that 'kubectl gate tolerate'
+	// adds the toleration after the gate or the label has been applied.
+	named bool
 }
 
 // Writer is another program that writes a taint.

@@ -534,6 +534,41 @@ func TestTolerations(t *testing.T) {
 	}
 }
 
+// The text refers to 'kubectl gate tolerate' only if that adds one of the tolerations: it adds
+// those of a gate's taints to the DaemonSets that the gate names or selects.
+func TestHintToTolerate(t *testing.T) {
+	const hint = "'kubectl gate tolerate --all' adds missing tolerations"
+	byPods := asGate("init", "example.com/init", "- {name: init, pods: {namespace: kube-system, selector: {matchLabels: {example.com/init: \"true\"}}}}")
+	plugin := mounts("/var/lib/kubelet/device-plugins", false)
+	for name, c := range map[string]struct {
+		set          appsv1.DaemonSet
+		preset, gate string
+		want         bool
+	}{
+		"a preset by name":        {daemonSet(t, "kube-system/net-agent", plain), netPreset, "", true},
+		"a renamed DaemonSet":     {daemonSet(t, "disks/renamed", registers("disk-a.example.com")), diskA, "", true},
+		"a preset by labels":      {daemonSet(t, "kube-system/x", plain, "example.com/required"), labelled, "", true},
+		"a preset by devices":     {daemonSet(t, "gpu/acme-plugin", plugin), gpuPreset, "", false},
+		"a preset by pods":        {daemonSet(t, "kube-system/x", plain, "example.com/init"), byPods, "", false},
+		"a new gate":              {daemonSet(t, "gpu/other", plugin), netPreset, "", true},
+		"a label":                 {daemonSet(t, "kube-system/x", plugin), netPreset, labelled, true},
+		"only that of other gate": {daemonSet(t, "kube-system/net-agent", plain+toleratesAll), netPreset, asGate("x", "example.com/x", "- {name: s, daemonSet: {namespace: logging, name: shipper}}"), false},
+	} {
+		w := world(t, c.set, daemonSet(t, "logging/shipper", plain))
+		w.Presets = asPresets(t, c.preset)
+		if c.gate != "" {
+			w.Gates = clitest.Decode(t, c.gate)
+		}
+		r := suggest.Of(w)
+		if len(r.Suggestions) != 1 || len(r.Suggestions[0].Tolerations) != 1 {
+			t.Fatalf("%s: the suggestions are %+v", name, r.Suggestions)
+		}
+		if text := r.Text(); strings.Contains(text, hint) != c.want {
+			t.Errorf("%s: refers to the command: %t, want %t, in\n%s", name, !c.want, c.want, text)
+		}
+	}
+}
+
 // A DaemonSet need not tolerate the taint of a gate that shares no existing node with the gate that
 // waits for it.
 func TestTolerationsOnExistingNodes(t *testing.T) {

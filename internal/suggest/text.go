@@ -26,7 +26,7 @@ func (r *Report) Text() string {
 	gates, tolerations := false, false
 	for i := range r.Suggestions {
 		s := &r.Suggestions[i]
-		gates, tolerations = gates || s.hasGate(len(r.named) > 0), tolerations || len(s.Tolerations) > 0
+		gates, tolerations = gates || s.hasGate(len(r.named) > 0), tolerations || slices.ContainsFunc(s.Tolerations, func(t Toleration) bool { return t.named })
 		s.write(&b)
 	}
 	r.writeRest(&b)

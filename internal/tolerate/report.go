@@ -30,6 +30,18 @@ type Report struct {
 	DryRun release.DryRun `json:"dryRun,omitempty"`
 	// DaemonSets are those that lacked a toleration, sorted by namespace and name.
 	DaemonSets []Result `json:"daemonSets"`
+	// Unnamed are the gates that wait for what a daemon provides, and name no DaemonSet.
+	Unnamed []Unnamed `json:"unnamed,omitempty"`
+}
+
+// Unnamed is a gate that waits for what a daemon provides, and names no DaemonSet. Whether its
+// DaemonSets tolerate its taints is not known.
+type Unnamed struct {
+	Gate string `json:"gate"`
+	// Signals are the kinds of its signals, such as csiDriver.
+	Signals []string `json:"signals"`
+	// Taints are those that its DaemonSets must tolerate, as KEY:EFFECT.
+	Taints []string `json:"taints"`
 }
 
 // Result is the result for one DaemonSet.
@@ -85,8 +97,17 @@ func (r *Report) Text() string {
 			fmt.Fprintf(&b, "%s tolerates %s%s of %s%s\n%s", d, strings.Join(d.Added, " and "), d.by(), gates(d.Gates), r.DryRun.Suffix(), d.consequence())
 		}
 	}
-	if len(r.DaemonSets) == 0 {
+	switch {
+	case len(r.DaemonSets) > 0:
+	case len(r.Unnamed) == 0:
 		b.WriteString("All DaemonSets tolerate the taints of the gates that wait for them.\n")
+	default:
+		b.WriteString("All DaemonSets tolerate the taints of the gates that name or select them.\n")
+	}
+	for i := range r.Unnamed {
+		u := &r.Unnamed[i]
+		fmt.Fprintf(&b, "Gate %s waits by %s and names no DaemonSet: check that its DaemonSets tolerate %s, and add the toleration yourself.\n",
+			u.Gate, strings.Join(u.Signals, ", "), strings.Join(u.Taints, " and "))
 	}
 	return b.String()
 }

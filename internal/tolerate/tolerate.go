@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
@@ -50,6 +51,48 @@ func Waited(set *gateset.Set, names []string) ([]admission.TolerationEntry, erro
 		all = append(all, entries...)
 	}
 	return all, nil
+}
+
+// UnnamedBy returns the gates of Waited that wait for what a daemon provides, and name or select
+// no DaemonSet: Waited has no entry for them.
+func UnnamedBy(set *gateset.Set, names []string) (all []Unnamed) {
+	for _, name := range set.Names() {
+		ng := set.Declared[name]
+		if ng.ReadError != "" || !set.Accepted(name) || ng.Spec.Follows() || len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		u := Unnamed{Gate: name, Signals: unnamedSignals(ng)}
+		for _, t := range ng.Spec.Taints() {
+			if t.Effect != corev1.TaintEffectPreferNoSchedule {
+				u.Taints = append(u.Taints, gate.TaintText(t))
+			}
+		}
+		if len(u.Signals) > 0 && len(u.Taints) > 0 {
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// unnamedSignals returns the kinds of a gate's signals for what a daemon provides. It returns
+// nil if another signal names or selects DaemonSets: these are usually the same ones.
+func unnamedSignals(ng *v1alpha1.NodeGate) (kinds []string) {
+	for _, s := range v1alpha1.Sources(ng.Spec.OpenWhen) {
+		switch {
+		case s.DaemonSet != nil || s.DaemonSets != nil:
+			return nil
+		case s.Pods != nil:
+			kinds = append(kinds, "pods")
+		case s.CSIDriver != nil:
+			kinds = append(kinds, "csiDriver")
+		case s.Resource != nil:
+			kinds = append(kinds, "resource")
+		case s.ResourceSlices != nil:
+			kinds = append(kinds, "resourceSlices")
+		}
+	}
+	slices.Sort(kinds)
+	return slices.Compact(kinds)
 }
 
 // Namespaces returns the namespaces of the DaemonSets that entries select, sorted.

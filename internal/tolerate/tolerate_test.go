@@ -87,6 +87,51 @@ func TestOf(t *testing.T) {
 	}
 }
 
+// Gates that wait for what a daemon provides, and name no DaemonSet, are reported: nothing is known
+// about the tolerations of their DaemonSets.
+func TestUnnamedBy(t *testing.T) {
+	by := func(sources ...v1alpha1.SignalSource) func(*v1alpha1.NodeGate) {
+		return func(ng *v1alpha1.NodeGate) {
+			ng.Spec.OpenWhen = nil
+			for i, s := range sources {
+				ng.Spec.OpenWhen = append(ng.Spec.OpenWhen, v1alpha1.Signal{Name: fmt.Sprint("s", i), SignalSource: s})
+			}
+		}
+	}
+	pods := v1alpha1.SignalSource{Pods: &v1alpha1.PodsSignal{Namespace: "ns"}}
+	driver, gpu := v1alpha1.SignalSource{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "d.example.com"}}, v1alpha1.SignalSource{Resource: &v1alpha1.ResourceSignal{Name: "example.com/gpu"}}
+	slicesOf := v1alpha1.SignalSource{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: "d.example.com"}}
+	label := v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}
+	daemon := v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "ns", Name: "agent"}}
+	declared := []v1alpha1.NodeGate{
+		waiting("a", "agent"), waiting("label", "", by(label)), waiting("both", "", by(driver, daemon)),
+		waiting("driver", "", by(driver, gpu, driver)),
+		waiting("pods", "", by(pods), func(ng *v1alpha1.NodeGate) {
+			ng.Spec.RecloseTaint = &v1alpha1.Taint{Key: "example.com/again", Effect: corev1.TaintEffectNoExecute}
+		}),
+		waiting("slices", "", by(slicesOf), func(ng *v1alpha1.NodeGate) { ng.Spec.Mode = v1alpha1.ModeDryRun }),
+		waiting("prefer", "", by(pods), func(ng *v1alpha1.NodeGate) { ng.Spec.Taint.Effect = corev1.TaintEffectPreferNoSchedule }),
+		waiting("closing", "", by(pods), func(ng *v1alpha1.NodeGate) { ng.Spec.OpenWhen, ng.Spec.CloseWhen = nil, ng.Spec.OpenWhen }),
+	}
+	set := gateset.Of(declared, gate.KeyPolicy{}, gateset.IgnoreStatus)
+	for name, c := range map[string]struct {
+		gates []string
+		want  string
+	}{
+		"all gates": {nil, "[{driver [csiDriver resource] [example.com/driver:NoSchedule]} {pods [pods] [example.com/pods:NoSchedule example.com/again:NoExecute]} {slices [resourceSlices] [example.com/slices:NoSchedule]}]"},
+		"some":      {[]string{"a", "slices"}, "[{slices [resourceSlices] [example.com/slices:NoSchedule]}]"},
+	} {
+		if got := fmt.Sprint(UnnamedBy(set, c.gates)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+	const want = "All DaemonSets tolerate the taints of the gates that name or select them.\n" +
+		"Gate driver waits by csiDriver, resource and names no DaemonSet: check that its DaemonSets tolerate example.com/driver:NoSchedule, and add the toleration yourself.\n"
+	if text := (&Report{Unnamed: UnnamedBy(set, []string{"driver"})}).Text(); text != want {
+		t.Errorf("the text is %q, want %q", text, want)
+	}
+}
+
 // server is a fake API server with one DaemonSet.
 type server struct {
 	ds *appsv1.DaemonSet
