@@ -36,8 +36,8 @@ type Pod struct {
 	// HostNetwork is true if the pod does not need the pod network. Mirror is true for
 	// static pods.
 	HostNetwork, Mirror bool
-	// Restarted is true if a container has been restarted: Ready is then not the first
-	// time.
+	// Restarted is true if a container, apart from init containers, has been restarted: Ready
+	// is then not the first time.
 	Restarted bool
 	// Bound is the time at which the pod was bound to the node, Started the earliest known
 	// start of a container, Ready the time at which it became ready, and Failed that of its
@@ -65,15 +65,19 @@ func NewPod(o *corev1.Pod) Pod {
 		}
 	}
 	for i := range o.Status.ContainerStatuses {
-		p.addContainer(&o.Status.ContainerStatuses[i])
+		p.Restarted = p.Restarted || o.Status.ContainerStatuses[i].RestartCount > 0
+	}
+	// Other containers start after the init containers, which may need the daemon as well.
+	for _, statuses := range [][]corev1.ContainerStatus{o.Status.InitContainerStatuses, o.Status.ContainerStatuses} {
+		for i := range statuses {
+			p.addContainer(&statuses[i])
+		}
 	}
 	return p
 }
 
+// addContainer adds the start and the failure of a container, if it is earlier or later.
 func (p *Pod) addContainer(c *corev1.ContainerStatus) {
-	if c.RestartCount > 0 {
-		p.Restarted = true
-	}
 	started := func(at metav1.Time) {
 		if !at.IsZero() && (p.Started.IsZero() || at.Time.Before(p.Started)) {
 			p.Started = at.Time

@@ -279,6 +279,8 @@ type pod struct {
 	bound, started, ready, failed int
 	daemon                        string
 	restarted                     bool
+	// init is the start of an init container, which failed at initFailed before it succeeded.
+	init, initFailed int
 }
 
 func TestOrderOfStarts(t *testing.T) {
@@ -292,8 +294,13 @@ func TestOrderOfStarts(t *testing.T) {
 	}{
 		"waited on two nodes": {[]pod{daemon(30), {name: "web", bound: 10, started: 31}}, []pod{daemon(30), {name: "db", bound: 10, started: 40}},
 			[]string{"kube-system/x: Likely NodeGate x StartOrder"}},
-		"waited on one node":        {[]pod{daemon(30), {name: "web", bound: 10, started: 31}}, []pod{daemon(30)}, []string{"kube-system/x: Possible NodeGate x StartOrder"}},
-		"failed on both nodes":      {[]pod{daemon(30), {name: "web", bound: 10, started: 12, failed: 15}}, []pod{daemon(30), {name: "web", bound: 10, started: 12, failed: 15}}, []string{"kube-system/x: Likely NodeGate x Failures"}},
+		"waited on one node":             {[]pod{daemon(30), {name: "web", bound: 10, started: 31}}, []pod{daemon(30)}, []string{"kube-system/x: Possible NodeGate x StartOrder"}},
+		"failed on both nodes":           {[]pod{daemon(30), {name: "web", bound: 10, started: 12, failed: 15}}, []pod{daemon(30), {name: "web", bound: 10, started: 12, failed: 15}}, []string{"kube-system/x: Likely NodeGate x Failures"}},
+		"an init container did not wait": {[]pod{daemon(30), {name: "web", bound: 10, init: 12, started: 31}}, []pod{daemon(30), {name: "db", bound: 10, init: 12, started: 31}}, nil},
+		"an init container waited": {[]pod{daemon(30), {name: "web", bound: 10, init: 31, started: 33}}, []pod{daemon(30), {name: "db", bound: 10, init: 31, started: 33}},
+			[]string{"kube-system/x: Likely NodeGate x StartOrder"}},
+		"an init container failed": {[]pod{daemon(30), {name: "web", bound: 10, init: 12, initFailed: 15, started: 36}}, []pod{daemon(30), {name: "db", bound: 10, init: 12, initFailed: 15, started: 36}},
+			[]string{"kube-system/x: Likely NodeGate x Failures"}},
 		"failed later":              {[]pod{daemon(30), {name: "web", bound: 10, started: 12, failed: 35}}, nil, nil},
 		"one pod did not wait":      {[]pod{daemon(30), {name: "web", bound: 10, started: 31}}, []pod{daemon(30), {name: "db", bound: 10, started: 12}}, nil},
 		"bound after it was ready":  {[]pod{daemon(30), {name: "web", bound: 31, started: 32}}, nil, nil},
@@ -355,6 +362,16 @@ func (p *pod) object(node string, created time.Time) *corev1.Pod {
 		c.RestartCount = 1
 	}
 	o.Status.ContainerStatuses = []corev1.ContainerStatus{c}
+	if p.init != 0 {
+		c := corev1.ContainerStatus{Name: "init"}
+		c.State.Terminated = &corev1.ContainerStateTerminated{StartedAt: at(p.init), FinishedAt: at(p.started - 1)}
+		if p.initFailed != 0 {
+			c.RestartCount = 1
+			c.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: 1, StartedAt: at(p.init), FinishedAt: at(p.initFailed)}
+			c.State.Terminated.StartedAt = at(p.started - 2)
+		}
+		o.Status.InitContainerStatuses = []corev1.ContainerStatus{c}
+	}
 	return o
 }
 
