@@ -137,7 +137,7 @@ func (s *suggestFlags) world(ctx context.Context, reader *read.Reader) (*suggest
 		gap("NodeGates", "which DaemonSets have a gate", errNotInstalled)
 	}
 	gap("CSIDrivers", "which CSI drivers gates could wait for", driversErr)
-	gap("Nodes", "the order of starts", nodesErr)
+	gap("Nodes", "the order of starts, and which nodes gates and presets select", nodesErr)
 	gap("the tolerations policy", "which tolerations the API server adds", policyErr)
 	policy, allowedErr, managedErr := keyPolicy(ctx, reader, w.Gates)
 	w.Policy = policy

@@ -41,7 +41,10 @@ func (f *finder) byPreset(m match) Suggestion {
 	if len(m.moved) > 0 || s.Gate != m.preset.Gate.Name {
 		s.adjust(m)
 	}
-	if len(f.Nodes) > 0 && m.selected == 0 {
+	switch {
+	case len(f.Nodes) == 0:
+		s.Notes = append(s.Notes, "no node is known, and another preset may be for the same DaemonSet: check that the preset's nodeSelector selects nodes of this cluster")
+	case m.selected == 0:
 		s.Notes = append(s.Notes, "the preset selects no existing node: check that new nodes will have the labels of its nodeSelector")
 	}
 	for _, d := range m.daemons {

@@ -158,7 +158,7 @@ func TestOutput(t *testing.T) {
 	nothing := world(t, daemonSet(t, "logging/shipper", plain))
 	little := world(t, daemonSet(t, "kube-system/net-agent", plain))
 	little.Nodes, little.CSIDrivers = nil, nil
-	little.Unread = []suggest.Gap{{What: "Nodes", Error: "listing nodes: forbidden", Hides: "the order of starts"}}
+	little.Unread = []suggest.Gap{{What: "Nodes", Error: "listing nodes: forbidden", Hides: "the order of starts, and which nodes gates and presets select"}}
 	for name, w := range map[string]*suggest.World{"full": full, "elsewhere": elsewhere, "nothing": nothing, "little": little} {
 		t.Run(name, func(t *testing.T) {
 			r := suggest.Of(w)
@@ -690,6 +690,12 @@ func TestPresetOfTheEnvironment(t *testing.T) {
 		t.Errorf("without another preset, the suggestions are %+v", s)
 	}
 	w.Presets = asPresets(t, gpuPreset, cloud)
+	nodes := w.Nodes
+	w.Nodes = nil
+	if s := suggest.Of(w).Suggestions; len(s) != 1 || len(s[0].Notes) != 1 || !strings.Contains(s[0].Notes[0], "no node is known") {
+		t.Errorf("without nodes, the suggestions are %+v", s)
+	}
+	w.Nodes = nodes
 	w.Nodes[0].Labels["example.com/cloud"] = "true"
 	if s := suggest.Of(w).Suggestions; len(s) != 1 || s[0].Preset != "cloud-gpu" {
 		t.Errorf("in the cloud, the suggestions are %+v", s)
