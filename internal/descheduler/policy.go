@@ -77,12 +77,18 @@ func (p *Policy) Describe(profile *Profile) string {
 }
 
 // Exemption returns what to change in the arguments of the plugin, so that it evicts nobody
-// because of the taint. The plugin rejects arguments that have both lists.
-func (p *Profile) Exemption(t v1alpha1.Taint) string {
-	if len(p.IncludedTaints) > 0 {
-		return fmt.Sprintf("its includedTaints are [%s]: remove %s", strings.Join(p.IncludedTaints, ", "), t.Key)
+// because of the taints. The plugin rejects arguments that have both lists.
+func (p *Profile) Exemption(taints ...v1alpha1.Taint) string {
+	var keys []string
+	for _, t := range taints {
+		if !slices.Contains(keys, t.Key) {
+			keys = append(keys, t.Key)
+		}
 	}
-	return fmt.Sprintf("its arguments need excludedTaints: [%s]", strings.Join(append(slices.Clone(p.ExcludedTaints), t.Key), ", "))
+	if len(p.IncludedTaints) > 0 {
+		return fmt.Sprintf("its includedTaints are [%s]: remove %s", strings.Join(p.IncludedTaints, ", "), strings.Join(keys, ", "))
+	}
+	return fmt.Sprintf("its arguments need excludedTaints: [%s]", strings.Join(slices.Concat(p.ExcludedTaints, keys), ", "))
 }
 
 // document contains the fields of all versions of a policy that are read here.

@@ -151,4 +151,8 @@ func TestExemption(t *testing.T) {
 			t.Errorf("%s: %q, want %q", arguments, got, want)
 		}
 	}
+	both := policy(t, enabled("{}")).Profiles[0].Exemption(v1alpha1.Taint{Key: "a", Effect: corev1.TaintEffectNoSchedule}, v1alpha1.Taint{Key: "b"}, v1alpha1.Taint{Key: "a", Effect: corev1.TaintEffectNoExecute})
+	if want := "its arguments need excludedTaints: [a, b]"; both != want {
+		t.Errorf("two keys: %q, want %q", both, want)
+	}
 }

@@ -42,9 +42,10 @@ func addedTaint(g *gate.Gate, group *Group) v1alpha1.Taint {
 // evictions counts the pods that a gate's NoExecute taint would remove from the nodes to
 // which it would be added, now or later.
 func (t *predictor) evictions(g *gate.Gate, groups []Group) *Evictions {
-	return t.evicted(g, groups,
+	out, _ := t.evicted(g, groups,
 		func(_ *gate.Facts, taint v1alpha1.Taint) bool { return taint.Effect == corev1.TaintEffectNoExecute },
 		func(p *gate.BoundPod) bool { return !p.Mirror })
+	return out
 }
 
 // descheduled counts the pods that deschedulers would evict from the nodes to which a taint
@@ -54,13 +55,13 @@ func (t *predictor) descheduled(g *gate.Gate, groups []Group) (all []Descheduled
 		policy := &t.Deschedulers[i]
 		for j := range policy.Profiles {
 			profile := &policy.Profiles[j]
-			out := t.evicted(g, groups,
+			out, taints := t.evicted(g, groups,
 				func(f *gate.Facts, taint v1alpha1.Taint) bool {
 					return profile.Evicts(taint) && policy.Nodes.Matches(labels.Set(f.Node.Labels))
 				},
 				func(p *gate.BoundPod) bool { return p.Owned && !p.Daemon && !p.Mirror })
 			if out != nil {
-				all = append(all, Descheduled{Evictions: *out, By: policy.Describe(profile), Exemption: profile.Exemption(g.TaintInUse())})
+				all = append(all, Descheduled{Evictions: *out, By: policy.Describe(profile), Exemption: profile.Exemption(taints...)})
 			}
 		}
 	}
@@ -69,23 +70,23 @@ func (t *predictor) descheduled(g *gate.Gate, groups []Group) (all []Descheduled
 
 // evicted counts the pods that do not tolerate the taint that a gate would add to their node,
 // now or later: on those nodes where the taint evicts pods, the pods that can be evicted. It
-// returns nil if there is no such node.
-func (t *predictor) evicted(g *gate.Gate, groups []Group, evicts func(*gate.Facts, v1alpha1.Taint) bool, evictable func(*gate.BoundPod) bool) *Evictions {
+// returns nil if there is no such node, and otherwise the taints that evict pods.
+func (t *predictor) evicted(g *gate.Gate, groups []Group, evicts func(*gate.Facts, v1alpha1.Taint) bool, evictable func(*gate.BoundPod) bool) (*Evictions, []v1alpha1.Taint) {
 	out := Evictions{Unknown: t.Pods == nil}
-	concerned := false
+	concerned := make(map[v1alpha1.Taint]bool)
 	for i := range groups {
 		taint := addedTaint(g, &groups[i])
 		for _, name := range groups[i].Nodes {
 			if evicts(t.facts(name), taint) {
-				concerned = true
+				concerned[taint] = true
 				out.count(t.podsOn(name), taint, evictable)
 			}
 		}
 	}
-	if !concerned {
-		return nil
+	if len(concerned) == 0 {
+		return nil, nil
 	}
-	return &out
+	return &out, slices.DeleteFunc(g.Taints(), func(taint v1alpha1.Taint) bool { return !concerned[taint] })
 }
 
 // facts returns the facts of a node. World.Nodes is sorted by name.

@@ -202,6 +202,32 @@ func TestRetaintsOverriddenNode(t *testing.T) {
 	}
 }
 
+// The descheduler evicts pods because of the taint that the gate adds: the first one on nodes that are
+// new to it, and recloseTaint on others.
+func TestExemptionOfBothTaints(t *testing.T) {
+	both := strings.Replace(closing, "  existingNodes", "  recloseTaint: {key: example.com/b, effect: NoSchedule}\n  existingNodes", 1)
+	for name, c := range map[string]struct {
+		young map[string]bool // names of nodes
+		want  string
+	}{
+		"new nodes":    {map[string]bool{"a0": true, "a1": true, "b0": true}, "[example.com/a]"},
+		"old nodes":    {nil, "[example.com/b]"},
+		"one new node": {map[string]bool{"a0": true}, "[example.com/a, example.com/b]"},
+	} {
+		w := &preview.World{Declared: clitest.Decode(t, closing), Pods: ownedPods, Now: clitest.Now, Deschedulers: []descheduler.Policy{descheduling(t, "{}")}}
+		w.Nodes = twelve(nil)
+		for i := range w.Nodes {
+			if n := &w.Nodes[i].Node; c.young[n.Name] {
+				n.Created = clitest.Now.Add(-time.Minute)
+			}
+		}
+		p := preview.Of(w, preview.Change{Apply: clitest.Decode(t, both)})
+		if d := p.Gates[0].Descheduled; len(d) != 1 || !strings.HasSuffix(d[0].Exemption, "excludedTaints: "+c.want) {
+			t.Errorf("%s: descheduled is %+v, want the exemption of %s", name, d, c.want)
+		}
+	}
+}
+
 // Gates that each wait for a daemon that the other's taint keeps off the node are a problem only if
 // they can be on the same node.
 func TestDeadlocksOnCommonNodes(t *testing.T) {
