@@ -94,52 +94,63 @@ func (f *finder) waiting(all []Suggestion) (out []waiter) {
 const selfDeadlock = "otherwise the gate keeps off new nodes what it waits for, and never opens there"
 
 // missing returns the DaemonSets that do not tolerate a taint of a suggested gate: those that
-// the gate waits for, and those that other gates on the same nodes wait for. If the API server
-// adds tolerations to the former, a DaemonSet gets them with the label that is suggested. Without
-// a label, it must be updated once after the gate has been applied.
+// the gate waits for, and those that other gates on the same nodes wait for.
 func (f *finder) missing(s *Suggestion, t v1alpha1.Taint, waiting []waiter) (all []Toleration) {
-	add := func(d *daemon, own, deadlock bool, why string) {
-		labelled := s.Use == UseLabel && slices.Contains(s.daemons, d)
-		at := slices.IndexFunc(all, func(other Toleration) bool { return other.DaemonSet == d.String() })
-		if d.tolerates(t) || s.tolerates && labelled || at >= 0 && (all[at].Deadlock || !deadlock) {
-			return
-		}
-		missing := Toleration{
-			DaemonSet: d.String(), Taint: gate.TaintText(t), Deadlock: deadlock, Why: why,
-			Add: corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists}, named: own && s.names(d),
-		}
-		if missing.named && s.tolerates {
-			missing.Command = "kubectl gate tolerate --gate " + s.Gate
-		}
-		if at >= 0 { // several gates wait for it, and this one makes it a deadlock
-			all[at] = missing
-			return
-		}
-		all = append(all, missing)
-	}
 	for _, d := range s.daemons {
-		add(d, true, true, selfDeadlock)
+		all = s.addMissing(all, d, t, true, true, selfDeadlock)
 	}
-	for _, w := range waiting {
+	for i := range waiting {
+		w := &waiting[i]
 		if w.gate != s.Gate && gate.Apart(s.nodes, w.nodes, f.nodeLabels) {
 			continue
 		}
-		kept := keptOff(s.daemons, w.taints)
+		deadlock, why := s.consequence(w, t)
 		for _, d := range w.daemons {
-			switch {
-			case contradicts(s.nodes, &d.Spec.Template.Spec): // it runs on none of the gate's nodes
-			case w.gate == s.Gate:
-				add(d, true, true, selfDeadlock)
-			case slices.Contains(w.taints, t): // the gates share the taint, and open together
-				add(d, false, true, fmt.Sprintf("otherwise gate %s, which has the same taint, never opens on new nodes", w.gate))
-			case kept != nil:
-				add(d, false, true, fmt.Sprintf("otherwise this gate waits for gate %s, whose taint %s does not tolerate, and that gate waits for this one", w.gate, kept))
-			default:
-				add(d, false, false, fmt.Sprintf("otherwise gate %s opens only after this one", w.gate))
+			if !contradicts(s.nodes, &d.Spec.Template.Spec) { // otherwise it runs on none of the gate's nodes
+				all = s.addMissing(all, d, t, w.gate == s.Gate, deadlock, why)
 			}
 		}
 	}
 	return all
+}
+
+// consequence returns what happens if the DaemonSets of another gate do not tolerate a taint of
+// the suggested one.
+func (s *Suggestion) consequence(w *waiter, t v1alpha1.Taint) (deadlock bool, why string) {
+	kept := keptOff(s.daemons, w.taints)
+	switch {
+	case w.gate == s.Gate:
+		return true, selfDeadlock
+	case slices.Contains(w.taints, t): // the gates share the taint, and open together
+		return true, fmt.Sprintf("otherwise gate %s, which has the same taint, never opens on new nodes", w.gate)
+	case kept != nil:
+		return true, fmt.Sprintf("otherwise this gate waits for gate %s, whose taint %s does not tolerate, and that gate waits for this one", w.gate, kept)
+	}
+	return false, fmt.Sprintf("otherwise gate %s opens only after this one", w.gate)
+}
+
+// addMissing adds the toleration that a DaemonSet lacks, if it does. If several gates wait for
+// the DaemonSet, a deadlock is more important. If the API server adds tolerations to the
+// gate's own DaemonSets, one gets them with the label that is suggested. Without a label, it must
+// be updated once after the gate has been applied.
+func (s *Suggestion) addMissing(all []Toleration, d *daemon, t v1alpha1.Taint, own, deadlock bool, why string) []Toleration {
+	labelled := s.Use == UseLabel && slices.Contains(s.daemons, d)
+	at := slices.IndexFunc(all, func(other Toleration) bool { return other.DaemonSet == d.String() })
+	if d.tolerates(t) || s.tolerates && labelled || at >= 0 && (all[at].Deadlock || !deadlock) {
+		return all
+	}
+	missing := Toleration{
+		DaemonSet: d.String(), Taint: gate.TaintText(t), Deadlock: deadlock, Why: why,
+		Add: corev1.Toleration{Key: t.Key, Operator: corev1.TolerationOpExists}, named: own && s.names(d),
+	}
+	if missing.named && s.tolerates {
+		missing.Command = "kubectl gate tolerate --gate " + s.Gate
+	}
+	if at >= 0 {
+		all[at] = missing
+		return all
+	}
+	return append(all, missing)
 }
 
 // names reports whether the gate will name or select one of its DaemonSets, or only waits for what
