@@ -51,6 +51,26 @@ func TestSuggestWithManyInstanceTypes(t *testing.T) {
 	}
 }
 
+// The preview of a label compares the cluster with the one after the label has been added: the gate
+// would close on a node on which it is open.
+func TestPreviewOfASuggestedLabel(t *testing.T) {
+	byLabel := agentGate[:strings.Index(agentGate, "  openWhen")] +
+		"  reclosePolicy: OnRegression\n  openWhen: [{name: required, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: 'true'}}}}]\n"
+	node := heldNode[:strings.Index(heldNode, "    gate.")] +
+		"    gate.nodegate.dev/agent: '{\"state\":\"Open\",\"reason\":\"SignalsHold\",\"since\":\"2026-03-01T01:10:00Z\",\"taint\":\"example.com/a:NoSchedule\",\"source\":\"crd\"}'\n"
+	plugin := devicePlugin("fpga", 1)
+	plugin = plugin[:strings.Index(plugin, "      affinity:")]
+	objects := smallCluster()
+	objects[nodesPath] = list("v1", "NodeList", node)
+	objects[gatesPath] = list("nodegate.dev/v1alpha1", "NodeGateList", byLabel)
+	objects[daemonsPath] = list("apps/v1", "DaemonSetList", plugin)
+	objects["/apis/apps/v1/daemonsets"] = objects[daemonsPath]
+	code, out, stderr := newAPIServer(t, objects).run(t, "suggest")
+	if code != exitNo || !strings.Contains(out, "the label wait=true, for which gate agent waits") || !strings.Contains(out, "1 of the 1 existing node that the gate selects would change") {
+		t.Errorf("exit status %d:\n%s%s", code, out, stderr)
+	}
+}
+
 // A suggested gate that the API server would reject is reported, and does not prevent the previews
 // of other suggestions.
 func TestSuggestedGateIsInvalid(t *testing.T) {
