@@ -23,13 +23,17 @@ type PodSet struct {
 	dict *Dictionary
 	// byNode contains the pods of each node.
 	byNode map[string]podList
-	// added contains pods that were added to nodes with other pods, until they are sorted. They
-	// are joined once: anyone who may create pods can create many for one node.
+	// added contains pods that were added to nodes with long lists, until they are sorted. They are
+	// joined once: anyone who may create pods can create many for one node.
 	added map[string][]podList
 	// hashCounts counts the pods in the set by the hash of their names.
 	hashCounts map[uint32]uint32
 	seed       maphash.Seed
 }
+
+// longList is the length of the list of a node, in bytes, from which on pods are not appended to
+// it one by one. Usual nodes have no list of their own in PodSet.added, which would cost memory.
+const longList = 4096
 
 // NewPodSet returns an empty set.
 func NewPodSet(packer *Packer) *PodSet {
@@ -88,20 +92,22 @@ func (s *PodSet) Drop(node, name string) (from string) {
 // last Add.
 func (s *PodSet) Add(node string, p Pod) {
 	p = s.adopt(p)
-	if _, others := s.byNode[node]; others {
-		s.added[node] = append(s.added[node], p.list)
+	if list := s.byNode[node]; len(list) < longList {
+		s.byNode[node] = list + p.list
 	} else {
-		s.byNode[node] = p.list
+		s.added[node] = append(s.added[node], p.list)
 	}
 	s.hashCounts[s.hash(p.Name())]++
 }
 
 // Sort completes a series of calls of Add.
 func (s *PodSet) Sort() {
-	for node, added := range s.added {
-		s.byNode[node] = s.sorted(append(added, s.byNode[node]))
-		delete(s.added, node)
+	for node, list := range s.byNode {
+		if added := s.added[node]; len(added) > 0 || list.len() > 1 {
+			s.byNode[node] = s.sorted(append(added, list))
+		}
 	}
+	s.added = make(map[string][]podList) // a map keeps the memory of deleted keys
 }
 
 // sorted returns the pods of all lists, sorted by name.
