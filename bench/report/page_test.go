@@ -113,7 +113,7 @@ func TestPageOfAQuickRunThatReachedAll(t *testing.T) {
 		t.Error(page.String())
 	}
 	// Nothing that counts was observed late.
-	if !strings.Contains(page.String(), "do not count") || strings.Contains(page.String(), "observed late") {
+	if !strings.Contains(page.String(), "are rejected; exact counts include them") || strings.Contains(page.String(), "observed late") {
 		t.Error(page.String())
 	}
 }

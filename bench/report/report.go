@@ -142,7 +142,7 @@ func (r *Report) With(verdict Verdict) []string {
 
 // CutsText returns sentences about watches that were ended.
 func (r *Report) CutsText() string {
-	return fmt.Sprintf("The API server ended a watch of the limit or the observer %d times. Rounds in which that happened while something was measured do not count.", r.Cuts)
+	return fmt.Sprintf("The API server ended a watch of the limit or the observer %d times. Rounds in which that happened while something was measured are rejected; exact counts include them.", r.Cuts)
 }
 
 // introduction is true for each figure of each report. What applies to some figures only, such
