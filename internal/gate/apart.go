@@ -13,9 +13,9 @@ import (
 
 // Apart reports whether two gates with these node selectors are on different nodes: the
 // selectors contradict each other, or each of them selects a node and none is selected by both.
-// nodes are the labels of the existing nodes; nil if they are unknown. New nodes may be of
-// another kind than existing ones, and in another zone: that a selector excludes a label, or
-// requires a zone, region or name, does not keep it apart.
+// nodes are the labels of the existing nodes; nil if they are unknown. New nodes can lack labels
+// of existing ones, and a pool can get nodes in another zone, of another architecture or of spot
+// capacity: that a selector excludes a label, or requires such a property, does not keep it apart.
 func Apart(a, b labels.Selector, nodes iter.Seq[labels.Set]) bool {
 	if a == nil || b == nil {
 		return false
@@ -58,11 +58,22 @@ func satisfiable(key string, all []labels.Requirement) bool {
 	})
 }
 
-// kind returns the part of a selector that requires labels, except for the zone, region and name
-// of nodes.
+// kind returns the part of a selector that requires labels, except for properties that the nodes
+// of any pool can have.
 func kind(s labels.Selector) labels.Selector {
 	all, _ := s.Requirements()
 	return labels.NewSelector().Add(slices.DeleteFunc(slices.Clone(all), func(r labels.Requirement) bool {
-		return r.Matches(labels.Set{}) || r.Key() == corev1.LabelHostname || strings.HasPrefix(r.Key(), "topology.kubernetes.io/")
+		return r.Matches(labels.Set{}) || ofAnyPool(r.Key())
 	})...)
+}
+
+// ofAnyPool reports whether the label is the name, location, architecture or capacity type of a
+// node. Nodes of any pool can have any value of these: GPU nodes can become spot nodes.
+func ofAnyPool(key string) bool {
+	switch key {
+	case corev1.LabelHostname, corev1.LabelArchStable, "beta.kubernetes.io/arch", "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType",
+		"cloud.google.com/gke-spot", "cloud.google.com/gke-provisioning", "kubernetes.azure.com/scalesetpriority":
+		return true
+	}
+	return strings.HasPrefix(key, "topology.") || strings.HasPrefix(key, "failure-domain.beta.kubernetes.io/")
 }

@@ -56,6 +56,22 @@ func TestApart(t *testing.T) {
 			}
 		}
 	}
+	// A property that any pool can have: existing GPU nodes do not have it, future ones may.
+	for _, key := range []string{
+		"kubernetes.io/arch", "beta.kubernetes.io/arch", "failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/region",
+		"topology.gke.io/zone", "topology.ebs.csi.aws.com/zone", "karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType",
+		"cloud.google.com/gke-spot", "cloud.google.com/gke-provisioning", "kubernetes.azure.com/scalesetpriority",
+	} {
+		a, b := labels.SelectorFromSet(labels.Set{"pool": "gpu"}), labels.SelectorFromSet(labels.Set{key: "b"})
+		nodes := slices.Values([]labels.Set{{"pool": "gpu", key: "a"}, {"pool": "cpu", key: "b"}})
+		if Apart(a, b, nodes) || Apart(b, a, nodes) {
+			t.Errorf("pool=gpu and %s=b are apart", key)
+		}
+		both := labels.SelectorFromSet(labels.Set{"pool": "cpu", key: "b"})
+		if !Apart(a, both, nodes) {
+			t.Errorf("pool=gpu and pool=cpu,%s=b are not apart", key)
+		}
+	}
 	if Apart(nil, labels.Everything(), nil) {
 		t.Error("an unknown selector is apart from all others")
 	}
