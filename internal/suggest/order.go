@@ -41,8 +41,9 @@ type Pod struct {
 	Restarted bool
 	// Bound is the time at which the pod was bound to the node, Started the earliest known
 	// start of a container, Ready the time at which it became ready, and Failed that of its
-	// last failure. Unknown times are zero.
-	Bound, Started, Ready, Failed time.Time
+	// last failure. Running is the time since which all containers run, apart from init
+	// containers. Unknown times are zero.
+	Bound, Started, Ready, Failed, Running time.Time
 }
 
 // NewPod returns the parts of a pod.
@@ -67,6 +68,7 @@ func NewPod(o *corev1.Pod) Pod {
 	for i := range o.Status.ContainerStatuses {
 		p.Restarted = p.Restarted || o.Status.ContainerStatuses[i].RestartCount > 0
 	}
+	p.Running = runningSince(o.Status.ContainerStatuses)
 	// Other containers start after the init containers, which may need the daemon as well.
 	for _, statuses := range [][]corev1.ContainerStatus{o.Status.InitContainerStatuses, o.Status.ContainerStatuses} {
 		for i := range statuses {
@@ -74,6 +76,20 @@ func NewPod(o *corev1.Pod) Pod {
 		}
 	}
 	return p
+}
+
+// runningSince returns the latest start of the containers. It is zero if one of them does not run.
+func runningSince(statuses []corev1.ContainerStatus) (latest time.Time) {
+	for i := range statuses {
+		running := statuses[i].State.Running
+		if running == nil {
+			return time.Time{}
+		}
+		if running.StartedAt.After(latest) {
+			latest = running.StartedAt.Time
+		}
+	}
+	return latest
 }
 
 // addContainer adds the start and the failure of a container, if it is earlier or later.
@@ -168,6 +184,8 @@ func (o *observation) add(node string, ready time.Time, pods []*Pod) {
 	for _, p := range pods {
 		switch {
 		case p.DaemonSet != "" || p.HostNetwork || p.Mirror || !p.Bound.Before(ready):
+		case !p.Running.IsZero() && p.Running.Before(ready): // whether or not it failed before
+			o.contradicted = true
 		case !p.Failed.IsZero() && p.Failed.Before(ready):
 			failed = append(failed, p.String())
 		case p.Started.IsZero():
