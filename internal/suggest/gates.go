@@ -338,7 +338,8 @@ func asSelector(selector map[string]any) labels.Selector {
 	return nodesOf(&ng)
 }
 
-// nodesOf returns the selector of a gate's nodes, or one that selects none if it is invalid.
+// nodesOf returns the selector of a gate's nodes. If it is invalid, the result matches no node. It has
+// no requirements, so no gate and no DaemonSet counts as being on other nodes.
 func nodesOf(ng *v1alpha1.NodeGate) labels.Selector {
 	selector, err := ng.Spec.NodeSelector.AsSelector()
 	if err != nil {
