@@ -75,7 +75,7 @@ func newSuggest(c *connection) *cobra.Command {
 type suggestFlags struct{ pods bool }
 
 func (s *suggestFlags) addFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&s.pods, "pods", true, "read all pods, if there are nodes younger than a day, to compare the order of starts on them")
+	flags.BoolVar(&s.pods, "pods", true, "read all pods if there are nodes younger than a day, to compare the order of starts on them, and if suggested gates can evict pods, for the previews")
 }
 
 // printSuggestions prints the report. It returns errNo if there are suggestions.
@@ -104,7 +104,7 @@ func (s *suggestFlags) suggestions(ctx context.Context, reader *read.Reader, nam
 	if unknown := r.Select(names); unknown != "" {
 		return nil, fmt.Errorf("daemonset %q not found", unknown)
 	}
-	return r, previewSuggestions(ctx, reader, w, r)
+	return r, s.preview(ctx, reader, w, r)
 }
 
 // world reads what suggestions depend on, except for what the previews need.
@@ -215,9 +215,9 @@ func suggestedGates(w *suggest.World, r *suggest.Report) (gates []v1alpha1.NodeG
 	return gates
 }
 
-// previewSuggestions adds the effect of all suggested gates. What cannot be read is added to
-// the read errors.
-func previewSuggestions(ctx context.Context, reader *read.Reader, w *suggest.World, r *suggest.Report) error {
+// preview adds the effect of all suggested gates. What cannot be read is added to the read
+// errors.
+func (s *suggestFlags) preview(ctx context.Context, reader *read.Reader, w *suggest.World, r *suggest.Report) error {
 	c := preview.Change{Apply: suggestedGates(w, r)}
 	if len(c.Apply) == 0 {
 		return nil
@@ -241,7 +241,14 @@ func previewSuggestions(ctx context.Context, reader *read.Reader, w *suggest.Wor
 		c.DaemonSets = r.Labelled(nodes[0].DaemonSets)
 	}
 	pw.Nodes = nodes
-	r.SetPreview(preview.Of(pw, c))
+	answer := preview.Of(pw, c)
+	if s.pods && answer.WantsPods() {
+		if pw.Pods, err = reader.EveryPod(ctx); err != nil {
+			r.Unread = append(r.Unread, suggest.Gap{What: "Pods", Error: printer.OneLine(err), Hides: "which pods gates would evict, and which nodes are idle"})
+		}
+		answer = preview.Of(pw, c)
+	}
+	r.SetPreview(answer)
 	return nil
 }
 

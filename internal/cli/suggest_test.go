@@ -52,22 +52,45 @@ func TestSuggestWithManyInstanceTypes(t *testing.T) {
 }
 
 // The preview of a label compares the cluster with the one after the label has been added: the gate
-// would close on a node on which it is open.
+// would close on a node on which it is open. If it would evict pods, they are read.
 func TestPreviewOfASuggestedLabel(t *testing.T) {
-	byLabel := agentGate[:strings.Index(agentGate, "  openWhen")] +
-		"  reclosePolicy: OnRegression\n  openWhen: [{name: required, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: 'true'}}}}]\n"
-	node := heldNode[:strings.Index(heldNode, "    gate.")] +
-		"    gate.nodegate.dev/agent: '{\"state\":\"Open\",\"reason\":\"SignalsHold\",\"since\":\"2026-03-01T01:10:00Z\",\"taint\":\"example.com/a:NoSchedule\",\"source\":\"crd\"}'\n"
-	plugin := devicePlugin("fpga", 1)
-	plugin = plugin[:strings.Index(plugin, "      affinity:")]
-	objects := smallCluster()
-	objects[nodesPath] = list("v1", "NodeList", node)
-	objects[gatesPath] = list("nodegate.dev/v1alpha1", "NodeGateList", byLabel)
-	objects[daemonsPath] = list("apps/v1", "DaemonSetList", plugin)
-	objects["/apis/apps/v1/daemonsets"] = objects[daemonsPath]
-	code, out, stderr := newAPIServer(t, objects).run(t, "suggest")
-	if code != exitNo || !strings.Contains(out, "the label wait=true, for which gate agent waits") || !strings.Contains(out, "1 of the 1 existing node that the gate selects would change") {
-		t.Errorf("exit status %d:\n%s%s", code, out, stderr)
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {namespace: web, name: shop, uid: shop}\nspec: {nodeName: n1, containers: [{name: main, image: example.com/shop}]}\n"
+	const changes = "1 of the 1 existing node that the gate selects would change"
+	for name, c := range map[string]struct {
+		effect, forbidden string
+		args, want        []string
+		not               string
+	}{
+		"NoSchedule": {effect: "NoSchedule", want: []string{changes}, not: "evictions"},
+		"NoExecute":  {effect: "NoExecute", want: []string{changes, "1 pod (0 of DaemonSets) on 1 node would be deleted", "web/shop"}, not: "Incomplete: previews"},
+		"pods are forbidden": {effect: "NoExecute", forbidden: "/api/v1/pods",
+			want: []string{changes, "unknown, because pods were not read", "Incomplete: Pods: ", "; missing: which pods gates would evict, and which nodes are idle."}},
+		"pods are not read": {effect: "NoExecute", args: []string{"--pods=false"},
+			want: []string{changes, "unknown, because pods were not read"}, not: "could not be read"},
+	} {
+		byLabel := strings.Replace(agentGate[:strings.Index(agentGate, "  openWhen")], "NoSchedule", c.effect, 1) +
+			"  reclosePolicy: OnRegression\n  openWhen: [{name: required, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: 'true'}}}}]\n"
+		node := heldNode[:strings.Index(heldNode, "    gate.")] +
+			"    gate.nodegate.dev/agent: '{\"state\":\"Open\",\"reason\":\"SignalsHold\",\"since\":\"2026-03-01T01:10:00Z\",\"taint\":\"example.com/a:" + c.effect + "\",\"source\":\"crd\"}'\n"
+		plugin := devicePlugin("fpga", 1)
+		plugin = plugin[:strings.Index(plugin, "      affinity:")]
+		objects := smallCluster()
+		objects[nodesPath] = list("v1", "NodeList", node)
+		objects[gatesPath] = list("nodegate.dev/v1alpha1", "NodeGateList", byLabel)
+		objects[daemonsPath] = list("apps/v1", "DaemonSetList", plugin)
+		objects["/apis/apps/v1/daemonsets"] = objects[daemonsPath]
+		objects["/api/v1/pods"] = list("v1", "PodList", pod)
+		a := newAPIServer(t, objects)
+		a.forbid(c.forbidden)
+		code, out, stderr := a.run(t, append([]string{"suggest"}, c.args...)...)
+		if code != exitNo || c.not != "" && strings.Contains(out, c.not) {
+			t.Errorf("%s: exit status %d:\n%s%s", name, code, out, stderr)
+		}
+		for _, want := range append(c.want, "the label wait=true, for which gate agent waits") {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: the output lacks %q:\n%s%s", name, want, out, stderr)
+			}
+		}
 	}
 }
 

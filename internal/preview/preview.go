@@ -234,7 +234,7 @@ type SignalGroup struct {
 // Evictions are pods that do not tolerate the taint of a gate, and would be evicted because
 // of it.
 type Evictions struct {
-	// Unknown is true if pods could not be read.
+	// Unknown is true if pods were not read.
 	Unknown bool `json:"unknown,omitempty"`
 	// Pods is the number of pods, Daemons the number of those that belong to a
 	// DaemonSet, and Nodes the number of nodes on which they run.

@@ -117,7 +117,7 @@ func zoneText(z *Zone) string {
 func evictionsText(e *Evictions) string {
 	switch {
 	case e.Unknown:
-		return "unknown, because pods could not be read: pods that do not tolerate the taint would be deleted immediately, regardless of PodDisruptionBudgets"
+		return "unknown, because pods were not read: pods that do not tolerate the taint would be deleted immediately, regardless of PodDisruptionBudgets"
 	case e.Pods == 0:
 		return "none: all pods on the nodes that would get the taint tolerate it"
 	}
