@@ -41,9 +41,9 @@ func newTolerate(c *connection) *cobra.Command {
 			"same for gates with 'tolerate: true' when a DaemonSet is created or updated; this command is for DaemonSets that exist\n" +
 			"already, for other gates, and for clusters without the policy. It considers gates that are in force and gates in dry\n" +
 			"run. Nothing else is changed, and no toleration is removed. DaemonSets are changed one after the other.\n\n" +
-			"Only the signals daemonSet and daemonSets name DaemonSets. Gates that wait only by pods, csiDriver, resource or\n" +
-			"resourceSlices are listed: add the tolerations to their DaemonSets yourself. The same applies to tolerations that are\n" +
-			"needed because two gates wait for each other's DaemonSets.\n\n" +
+			"Only the signals daemonSet and daemonSets name DaemonSets. Gates that have neither, and wait for pods, a CSI driver, a\n" +
+			"resource or ResourceSlices, are listed: check their DaemonSets yourself. The command does not add tolerations that are\n" +
+			"missing because two gates wait for each other's DaemonSets: 'kubectl gate lint' reports these (gates-deadlock).\n\n" +
 			"Adding a toleration changes the pod template: the DaemonSet controller replaces the pods by its update strategy. The\n" +
 			"command does not ask for confirmation: see --dry-run.\n\n" +
 			"If the policy adds the tolerations, the command only causes an update that changes nothing else, and the list of\n" +
@@ -53,8 +53,8 @@ func newTolerate(c *connection) *cobra.Command {
 			"--force-conflicts.\n\n" +
 			"Required permissions: list nodegates.nodegate.dev; get, list and patch daemonsets. If permitted, the command reads the\n" +
 			"validatingadmissionpolicy nodegate-confinement and nodereadinessrules, to ignore gates that are not accepted.\n\n" +
-			"The exit status is 0 if all DaemonSets have the tolerations, 1 if some could not be changed, and 2 if the command\n" +
-			"failed before changing anything.",
+			"The exit status is 0 if all DaemonSets that gates name or select have the tolerations, 1 if some could not be\n" +
+			"changed, and 2 if the command failed before changing anything.",
 		Example: "  kubectl gate tolerate --all --dry-run=server\n  kubectl gate tolerate kube-system/agent\n  kubectl gate tolerate --gate required-daemonsets",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := release.CheckGates(cmd.Flags().Changed("gate"), f.gates); err != nil {
@@ -104,7 +104,7 @@ func (f *tolerateFlags) run(ctx context.Context, c *connection) error {
 	if err != nil {
 		return err
 	}
-	plans, unnamed, err := f.plan(ctx, reader)
+	plans, withoutDaemonSets, err := f.plan(ctx, reader)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (f *tolerateFlags) run(ctx context.Context, c *connection) error {
 	if err != nil {
 		return err
 	}
-	report.Unnamed = unnamed
+	report.GatesWithoutDaemonSets = withoutDaemonSets
 	text := report.Text
 	if f.format == formatName {
 		text = report.Names
@@ -138,7 +138,7 @@ func (f *tolerateFlags) apply(ctx context.Context, config *rest.Config, reader *
 // plan returns the DaemonSets to change, and the gates that name no DaemonSet unless the
 // arguments are DaemonSets. It returns an error for gates and DaemonSets that do not exist or
 // are not waited for, before anything is changed.
-func (f *tolerateFlags) plan(ctx context.Context, reader *read.Reader) ([]tolerate.Plan, []tolerate.Unnamed, error) {
+func (f *tolerateFlags) plan(ctx context.Context, reader *read.Reader) ([]tolerate.Plan, []tolerate.GateWithoutDaemonSets, error) {
 	declared, installed, err := declaredGates(ctx, reader)
 	switch {
 	case err != nil:
@@ -166,7 +166,7 @@ func (f *tolerateFlags) plan(ctx context.Context, reader *read.Reader) ([]tolera
 	}
 	plans, waited := tolerate.Of(entries, sets)
 	if len(f.daemonSets) == 0 {
-		return plans, tolerate.UnnamedBy(set, f.gates), nil
+		return plans, tolerate.WithoutDaemonSets(set, f.gates), nil
 	}
 	for _, name := range f.daemonSets {
 		if !waited[name] {

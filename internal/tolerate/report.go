@@ -30,13 +30,14 @@ type Report struct {
 	DryRun release.DryRun `json:"dryRun,omitempty"`
 	// DaemonSets are those that lacked a toleration, sorted by namespace and name.
 	DaemonSets []Result `json:"daemonSets"`
-	// Unnamed are the gates that wait for what a daemon provides, and name no DaemonSet.
-	Unnamed []Unnamed `json:"unnamed,omitempty"`
+	// GatesWithoutDaemonSets are the gates that wait for what a daemon provides, and name no
+	// DaemonSet.
+	GatesWithoutDaemonSets []GateWithoutDaemonSets `json:"gatesWithoutDaemonSets,omitempty"`
 }
 
-// Unnamed is a gate that waits for what a daemon provides, and names no DaemonSet. Whether its
-// DaemonSets tolerate its taints is not known.
-type Unnamed struct {
+// GateWithoutDaemonSets is a gate that waits for what a daemon provides, and names no DaemonSet.
+// Whether its DaemonSets tolerate its taints is not known.
+type GateWithoutDaemonSets struct {
 	Gate string `json:"gate"`
 	// Signals are the kinds of its signals, such as csiDriver.
 	Signals []string `json:"signals"`
@@ -99,15 +100,15 @@ func (r *Report) Text() string {
 	}
 	switch {
 	case len(r.DaemonSets) > 0:
-	case len(r.Unnamed) == 0:
+	case len(r.GatesWithoutDaemonSets) == 0:
 		b.WriteString("All DaemonSets tolerate the taints of the gates that wait for them.\n")
 	default:
 		b.WriteString("All DaemonSets tolerate the taints of the gates that name or select them.\n")
 	}
-	for i := range r.Unnamed {
-		u := &r.Unnamed[i]
-		fmt.Fprintf(&b, "Gate %s waits by %s and names no DaemonSet: check that its DaemonSets tolerate %s, and add the toleration yourself.\n",
-			u.Gate, strings.Join(u.Signals, ", "), strings.Join(u.Taints, " and "))
+	for i := range r.GatesWithoutDaemonSets {
+		g := &r.GatesWithoutDaemonSets[i]
+		fmt.Fprintf(&b, "Gate %s names no DaemonSet (signals: %s): check that the DaemonSets behind it tolerate %s, and add missing tolerations yourself.\n",
+			g.Gate, strings.Join(g.Signals, ", "), strings.Join(g.Taints, " and "))
 	}
 	return b.String()
 }

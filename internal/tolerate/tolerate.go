@@ -53,30 +53,30 @@ func Waited(set *gateset.Set, names []string) ([]admission.TolerationEntry, erro
 	return all, nil
 }
 
-// UnnamedBy returns the gates of Waited that wait for what a daemon provides, and name or select
-// no DaemonSet: Waited has no entry for them.
-func UnnamedBy(set *gateset.Set, names []string) (all []Unnamed) {
+// WithoutDaemonSets returns the gates of Waited that wait for what a daemon provides, and name or
+// select no DaemonSet: Waited has no entry for them.
+func WithoutDaemonSets(set *gateset.Set, names []string) (all []GateWithoutDaemonSets) {
 	for _, name := range set.Names() {
 		ng := set.Declared[name]
 		if ng.ReadError != "" || !set.Accepted(name) || ng.Spec.Follows() || len(names) > 0 && !slices.Contains(names, name) {
 			continue
 		}
-		u := Unnamed{Gate: name, Signals: unnamedSignals(ng)}
+		g := GateWithoutDaemonSets{Gate: name, Signals: providedSignals(ng)}
 		for _, t := range ng.Spec.Taints() {
 			if t.Effect != corev1.TaintEffectPreferNoSchedule {
-				u.Taints = append(u.Taints, gate.TaintText(t))
+				g.Taints = append(g.Taints, gate.TaintText(t))
 			}
 		}
-		if len(u.Signals) > 0 && len(u.Taints) > 0 {
-			all = append(all, u)
+		if len(g.Signals) > 0 && len(g.Taints) > 0 {
+			all = append(all, g)
 		}
 	}
 	return all
 }
 
-// unnamedSignals returns the kinds of a gate's signals for what a daemon provides. It returns
+// providedSignals returns the kinds of a gate's signals for what a daemon provides. It returns
 // nil if another signal names or selects DaemonSets: these are usually the same ones.
-func unnamedSignals(ng *v1alpha1.NodeGate) (kinds []string) {
+func providedSignals(ng *v1alpha1.NodeGate) (kinds []string) {
 	for _, s := range v1alpha1.Sources(ng.Spec.OpenWhen) {
 		switch {
 		case s.DaemonSet != nil || s.DaemonSets != nil:

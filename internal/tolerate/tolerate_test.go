@@ -89,7 +89,7 @@ func TestOf(t *testing.T) {
 
 // Gates that wait for what a daemon provides, and name no DaemonSet, are reported: nothing is known
 // about the tolerations of their DaemonSets.
-func TestUnnamedBy(t *testing.T) {
+func TestWithoutDaemonSets(t *testing.T) {
 	by := func(sources ...v1alpha1.SignalSource) func(*v1alpha1.NodeGate) {
 		return func(ng *v1alpha1.NodeGate) {
 			ng.Spec.OpenWhen = nil
@@ -121,13 +121,13 @@ func TestUnnamedBy(t *testing.T) {
 		"all gates": {nil, "[{driver [csiDriver resource] [example.com/driver:NoSchedule]} {pods [pods] [example.com/pods:NoSchedule example.com/again:NoExecute]} {slices [resourceSlices] [example.com/slices:NoSchedule]}]"},
 		"some":      {[]string{"a", "slices"}, "[{slices [resourceSlices] [example.com/slices:NoSchedule]}]"},
 	} {
-		if got := fmt.Sprint(UnnamedBy(set, c.gates)); got != c.want {
+		if got := fmt.Sprint(WithoutDaemonSets(set, c.gates)); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
 	const want = "All DaemonSets tolerate the taints of the gates that name or select them.\n" +
-		"Gate driver waits by csiDriver, resource and names no DaemonSet: check that its DaemonSets tolerate example.com/driver:NoSchedule, and add the toleration yourself.\n"
-	if text := (&Report{Unnamed: UnnamedBy(set, []string{"driver"})}).Text(); text != want {
+		"Gate driver names no DaemonSet (signals: csiDriver, resource): check that the DaemonSets behind it tolerate example.com/driver:NoSchedule, and add missing tolerations yourself.\n"
+	if text := (&Report{GatesWithoutDaemonSets: WithoutDaemonSets(set, []string{"driver"})}).Text(); text != want {
 		t.Errorf("the text is %q, want %q", text, want)
 	}
 }
