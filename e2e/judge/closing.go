@@ -27,8 +27,11 @@ func isBudgeted(reason v1alpha1.Reason) bool {
 // reason of a closed gate (S4).
 func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 	reason := after.Reason
-	if after.Override == v1alpha1.StateClosed {
+	switch {
+	case after.Override == v1alpha1.StateClosed:
 		reason = v1alpha1.ReasonOverridden
+	case before.Override == v1alpha1.StateOpen: // the gate's own state is judged separately
+		reason = v1alpha1.ReasonOverrideEnded
 	}
 	what := fmt.Sprintf("gate closes: %s", reason)
 	t.checked(RuleClosing, fmt.Sprintf("closings: %s", reason))
@@ -92,6 +95,10 @@ func (t *trial) unfounded(c *change, m moment, ng *v1alpha1.NodeGate, before, af
 		o, inForce := overrideOf(node, ng.Name, t.clock.earliest(c.revision))
 		return unless(inForce && o.State == v1alpha1.StateClosed, "no override requests it")
 	case v1alpha1.ReasonOverrideEnded:
+		o, inForce := overrideOf(node, ng.Name, t.clock.latest(c.revision))
+		if inForce && o.State == v1alpha1.StateOpen {
+			return "an override keeps the gate open"
+		}
 		return unless(before.Override == v1alpha1.StateOpen, "no override kept the gate open")
 	case v1alpha1.ReasonRebooted, v1alpha1.ReasonRebootedUnobserved, v1alpha1.ReasonNodeSilent, v1alpha1.ReasonNodeShutdown:
 		return t.unfoundedByBoot(c, m, ng, before, after, reason)

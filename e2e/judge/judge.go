@@ -132,14 +132,33 @@ func (t *trial) judgeOwn(c *change) {
 				continue
 			}
 		}
-		switch {
-		case after.closed() && (!before.closed() || after.Reason != before.Reason && after.State == before.State):
-			t.judgeClosing(c, name, before, after)
-		case !after.closed() && t.opens(c, name, before, after, recorded):
-			t.judgeOpening(c, name, before, after, recorded)
+		t.judgeEffect(c, name, before, after, recorded)
+		if before.Override != "" || after.Override != "" {
+			t.judgeOwnState(c, name, before.own(), after.own())
 		}
 	}
 	t.judgeUnrecordedOpenings(c)
+}
+
+// judgeEffect judges how a write changes the state of a gate on the node, including an
+// override.
+func (t *trial) judgeEffect(c *change, gate string, before, after record, recorded bool) {
+	switch {
+	case after.closed() && (!before.closed() || after.Reason != before.Reason && after.State == before.State):
+		t.judgeClosing(c, gate, before, after)
+	case !after.closed() && t.opens(c, gate, before, after, recorded):
+		t.judgeOpening(c, gate, before, after, recorded)
+	}
+}
+
+// judgeOwnState judges how a write changes the own state of a gate that is or was
+// overridden. The rules are those for a gate without an override. That the reason becomes
+// OverrideEnded is judged with the effect.
+func (t *trial) judgeOwnState(c *change, gate string, before, after record) {
+	if before.closed() && after.closed() && after.Reason == v1alpha1.ReasonOverrideEnded {
+		return
+	}
+	t.judgeEffect(c, gate, before, after, after.State != "")
 }
 
 // takenOver returns the record of a deleted gate that the gate adopts with the change:

@@ -633,7 +633,7 @@ func (s *builder) twoOpen() *builder {
 }
 
 func TestHistories(t *testing.T) {
-	for _, test := range slices.Concat(histories, groupHistories, taintHistories) {
+	for _, test := range slices.Concat(histories, groupHistories, taintHistories, overrideHistories) {
 		t.Run(string(test.rule)+"/"+test.name, func(t *testing.T) {
 			s := newBuilder(t)
 			test.build(s)

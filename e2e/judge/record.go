@@ -77,6 +77,16 @@ func (r record) effective() string {
 
 func (r record) closed() bool { return r.effective() == v1alpha1.StateClosed }
 
+// own returns the record that the gate would have without an override. It is empty if the
+// node has a record only because of an override, and is not a member.
+func (r record) own() record {
+	if r.State == v1alpha1.StateOpen && r.Reason == v1alpha1.ReasonOverridden {
+		return record{}
+	}
+	r.Override = ""
+	return r
+}
+
 // taint returns the record's taint, which is encoded as key=value:Effect.
 func (r record) taint() v1alpha1.Taint {
 	body, effect, _ := strings.Cut(r.Taint, ":")

@@ -226,6 +226,11 @@ var All = []Mutant{
 		Breaks: judge.RuleOpening, Plays: []string{"by hand"},
 	},
 	{
+		Name:   "overrides open gates for good",
+		Edits:  []Edit{{"internal/gate/override.go", `r.Override, r.OverrideSince = "", time.Time{}`, "if r.Override == v1alpha1.StateOpen {\n\t\t\tr.State = r.Override\n\t\t}\n\t\tr.Override, r.OverrideSince = \"\", time.Time{}"}},
+		Breaks: judge.RuleOpening, Plays: []string{"overrides"},
+	},
+	{
 		Name:   "minClosedSeconds is ignored",
 		Edits:  []Edit{{"internal/gate/minclosed.go", "if !d.now.Before(until) {", "if true {"}},
 		Breaks: judge.RuleOpening, Plays: []string{"timing"},
