@@ -180,12 +180,14 @@ func (n *node) override(state string, lasts time.Duration) string {
 	return fmt.Sprintf(`{"state":%q,"until":%q,"reason":"the scenario","uid":%q}`, state, until, n.get().UID)
 }
 
-// overrides opens and closes gates by temporary overrides.
+// overrides opens and closes gates by temporary overrides. An override is shortened only when
+// it has taken effect, however long that takes.
 func overrides(p *play) {
 	override := func(n *node, want, after string) {
 		n.becomes("overridden", after)
-		n.edit(annotated(overrideAnnotation, n.override(want, 3*time.Second)))
+		n.edit(annotated(overrideAnnotation, n.override(want, time.Hour)))
 		n.becomes("overridden", want)
+		n.edit(annotated(overrideAnnotation, n.override(want, time.Second)))
 		n.becomes("overridden", after)
 	}
 	override(p.registers("overridden-open", "overridden"), opened, closed)
