@@ -86,11 +86,8 @@ func (t *trial) unfounded(c *change, m moment, ng *v1alpha1.NodeGate, before, af
 		return why
 	}
 	switch reason {
-	case v1alpha1.ReasonBirth:
-		return t.notNew(c, ng)
-	case v1alpha1.ReasonAdopted:
-		carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return taintOn(node, own) != nil })
-		return unless(carries || before.State != "", "the node does not carry the taint")
+	case v1alpha1.ReasonBirth, v1alpha1.ReasonAdopted:
+		return t.unfoundedAdmission(c, m, ng, before, reason)
 	case v1alpha1.ReasonOverridden:
 		o, inForce := overrideOf(node, ng.Name, t.clock.earliest(c.revision))
 		return unless(inForce && o.State == v1alpha1.StateClosed, "no override requests it")
@@ -107,6 +104,22 @@ func (t *trial) unfounded(c *change, m moment, ng *v1alpha1.NodeGate, before, af
 		return t.unfoundedByGroup(c, m, ng)
 	}
 	return t.unfoundedBySignals(c, m, ng, reason)
+}
+
+// unfoundedAdmission is unfounded for nodes that become members with the gate closed. A node on
+// which an openWhen gate was open was a member, unless the record is that of an earlier Node.
+func (t *trial) unfoundedAdmission(c *change, m moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
+	former := !before.Since.IsZero() && before.Since.Before(c.before.CreationTimestamp.Time)
+	carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return taintOn(m.node(c.name), own) != nil })
+	switch {
+	case before.State == v1alpha1.StateOpen && !former && !ng.Spec.Follows():
+		return "the gate was open"
+	case reason == v1alpha1.ReasonBirth:
+		return t.notNew(c, ng)
+	case !carries && !before.closed():
+		return "the node does not carry the taint"
+	}
+	return ""
 }
 
 // unfoundedByBoot is unfounded for reboots, unreachable nodes and shutdowns.

@@ -162,16 +162,23 @@ func (t *trial) judgeOwnState(c *change, gate string, before, after record) {
 }
 
 // takenOver returns the record of a deleted gate that the gate adopts with the change:
-// the deleted gate's record is gone, and both records refer to the same taint.
+// the deleted gate's record is gone, and both records refer to the same taint. If the
+// deleted gate was open and the node carries the taint, the gate adopts only the taint.
 func (t *trial) takenOver(c *change, gate string, after record) (was record, taken bool) {
 	for _, other := range recordsOf(c.before) {
 		was, _ := recordOf(c.before, other)
 		_, remains := recordOf(c.after, other)
-		if other != gate && was.Taint == after.Taint && !remains && slices.Contains(t.specs(c, other), nil) {
+		if other != gate && was.Taint == after.Taint && !remains && (was.closed() || !isAdmission(after)) && slices.Contains(t.specs(c, other), nil) {
 			return was, true
 		}
 	}
 	return record{}, false
+}
+
+// isAdmission reports whether the record is that of a node that became a member with the gate
+// closed.
+func isAdmission(r record) bool {
+	return r.State == v1alpha1.StateClosed && (r.Reason == v1alpha1.ReasonBirth || r.Reason == v1alpha1.ReasonAdopted)
 }
 
 // isRenamed reports whether two records of different gates have the same content.

@@ -487,6 +487,24 @@ var histories = []history{
 	{RuleClosing, "a regression is recorded as NodeSilent", "Ready condition is not Unknown", func(s *builder) {
 		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).closes("a", v1alpha1.ReasonNodeSilent)
 	}},
+	{RuleClosing, "a regression is recorded as a birth", "the gate was open", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).closes("a", v1alpha1.ReasonBirth)
+	}},
+	{RuleClosing, "a regression is recorded as an adoption", "the gate was open", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).closes("a", v1alpha1.ReasonAdopted)
+	}},
+	{RuleClosing, "a node with the open record of an earlier Node is closed as new", "", func(s *builder) {
+		s.gate(byLabel).pass(time.Hour).register("a", recorded(record{State: "Open", Reason: "SignalsHold", Since: begin})).closes("a", v1alpha1.ReasonBirth)
+	}},
+	{RuleClosing, "a closeWhen gate that is open adopts its taint", "", func(s *builder) {
+		s.gate(level).register("a", condition("BadDisk", corev1.ConditionUnknown), recorded(record{State: "Open", Reason: "SignalsCleared"}))
+		s.edit(otherUser, "a", withTaint(gateTaint)).edit(nodegate, "a", recorded(record{State: "Closed", Reason: "Adopted", Taint: gateTaint + ":NoSchedule"}))
+	}},
+	{RuleClosing, "adopts the taint that another writer added, after a gate that was open was renamed", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", unlabelled, withTaint(gateTaint))
+		s.remove(KindNodeGate, "", "agent").gate(byLabel, renamed)
+		s.edit(nodegate, "a", unrecorded, recordedFor("renamed", record{State: "Closed", Reason: "Adopted", Taint: gateTaint + ":NoSchedule"}))
+	}},
 	{RuleClosing, "a gate with reclosePolicy Never closes after a reboot", "the gate's spec does not reclose it", func(s *builder) {
 		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.ReclosePolicy = v1alpha1.RecloseNever })
 		s.born("a", labelled).opens("a").reboots("a").closes("a", v1alpha1.ReasonRebooted)

@@ -273,6 +273,16 @@ var All = []Mutant{
 		Breaks: judge.RuleClosing, Plays: []string{"regression"},
 	},
 	{
+		Name:   "regressions are recorded as births",
+		Edits:  []Edit{{"internal/gate/reclose.go", "return d.closesUnderBudget(s, due, v1alpha1.ReasonRegression)", "return d.closesUnderBudget(s, due, v1alpha1.ReasonBirth)"}},
+		Breaks: judge.RuleClosing, Plays: []string{"regression"},
+	},
+	{
+		Name:   "regressions are recorded as adoptions",
+		Edits:  []Edit{{"internal/gate/reclose.go", "return d.closesUnderBudget(s, due, v1alpha1.ReasonRegression)", "return d.closesUnderBudget(s, due, v1alpha1.ReasonAdopted)"}},
+		Breaks: judge.RuleClosing, Plays: []string{"regression"},
+	},
+	{
 		Name:   "writes in flight need no budget",
 		Edits:  []Edit{{"internal/fleet/budget.go", "-z.used-z.inFlight, 0)", "-z.inFlight, 0)"}},
 		Breaks: judge.RuleClosing, Plays: []string{"regression"},
