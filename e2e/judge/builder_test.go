@@ -213,6 +213,9 @@ func level(ng *v1alpha1.NodeGate) {
 	ng.Spec.Budget.MaxReclosed = one()
 }
 
+// manual makes a closeWhen gate open only by hand.
+func manual(ng *v1alpha1.NodeGate) { ng.Spec.Reopen = v1alpha1.ReopenManual }
+
 // daemonSet creates DaemonSet agent.
 func (s *builder) daemonSet() *builder {
 	labels := map[string]string{"app": "agent"}
@@ -252,8 +255,11 @@ func (s *builder) edit(user, name string, change ...func(*corev1.Node)) *builder
 }
 
 // opens opens the gate on a node as nodegate.
-func (s *builder) opens(name string) *builder {
-	return s.edit(nodegate, name, withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "SignalsHold", Boot: s.bootOf(name), Taint: gateTaint + ":NoSchedule"}))
+func (s *builder) opens(name string) *builder { return s.opensAs(name, v1alpha1.ReasonSignalsHold) }
+
+// opensAs opens the gate on a node as nodegate, with this reason in the record.
+func (s *builder) opensAs(name string, reason v1alpha1.Reason) *builder {
+	return s.edit(nodegate, name, withoutTaint(gateTaint), recorded(record{State: "Open", Reason: reason, Boot: s.bootOf(name), Taint: gateTaint + ":NoSchedule"}))
 }
 
 // opensByDeadline opens the gate on a node as nodegate, because of its deadline.

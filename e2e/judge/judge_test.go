@@ -213,6 +213,36 @@ var histories = []history{
 	{RuleOpening, "opens without a record and without a reason", "this is not a reason for opening", func(s *builder) {
 		s.gate().born("a").releases("a")
 	}},
+	{RuleOpening, "keeps its record and opens as GateDeleted", "this is not a reason for opening", func(s *builder) {
+		s.gate(byLabel).born("a").opensAs("a", v1alpha1.ReasonGateDeleted)
+	}},
+	{RuleOpening, "keeps its record and opens as DryRun", "this is not a reason for opening", func(s *builder) {
+		s.gate(byLabel).born("a").opensAs("a", v1alpha1.ReasonDryRun)
+	}},
+	{RuleOpening, "keeps its record and opens as OptedOut", "this is not a reason for opening", func(s *builder) {
+		s.gate(byLabel).born("a").opensAs("a", v1alpha1.ReasonOptedOut)
+	}},
+	{RuleOpening, "keeps its record and opens as NodeReturned", "this is not a reason for opening", func(s *builder) {
+		s.gate(byLabel).born("a").opensAs("a", v1alpha1.ReasonNodeReturned)
+	}},
+	{RuleOpening, "opens at the end of an override that did not exist", "no override kept the gate closed", func(s *builder) {
+		s.gate(byLabel).born("a").opensAs("a", v1alpha1.ReasonOverrideEnded)
+	}},
+	{RuleOpening, "opens because another writer removed its taint", "the gate is not reopened manually", func(s *builder) {
+		s.gate(byLabel).born("a").edit(otherUser, "a", withoutTaint(gateTaint)).opensAs("a", v1alpha1.ReasonOpenedByHand)
+	}},
+	{RuleOpening, "a gate with reopen Manual opens because another writer removed its taint", "", func(s *builder) {
+		s.gate(level, manual).register("a", condition("BadDisk", corev1.ConditionTrue)).closes("a", v1alpha1.ReasonSignalsHold)
+		s.edit(otherUser, "a", withoutTaint(gateTaint)).opensAs("a", v1alpha1.ReasonOpenedByHand)
+	}},
+	{RuleOpening, "a gate with reopen Manual opens on its own", "no other writer has removed its taint", func(s *builder) {
+		s.gate(level, manual).register("a", condition("BadDisk", corev1.ConditionTrue)).closes("a", v1alpha1.ReasonSignalsHold)
+		s.opensAs("a", v1alpha1.ReasonOpenedByHand)
+	}},
+	{RuleOpening, "a gate that a user opened is edited to wait for a label, and stays open in a new boot", "", func(s *builder) {
+		s.gate(byLabel).register("a", labelled, recorded(record{State: "Open", Reason: "OpenedByHand", Boot: "boot-1"}))
+		s.reboots("a").opensAs("a", v1alpha1.ReasonOpenedByHand)
+	}},
 	{RuleOpening, "opens because of a deadline that has not passed", "the deadline passes", func(s *builder) {
 		s.gate(withDeadline).born("a").pass(50 * time.Second).opensByDeadline("a")
 	}},

@@ -29,7 +29,7 @@ func (t *trial) judgeOpening(c *change, gate string, before, after record, recor
 	}
 	what := fmt.Sprintf("gate opens: %s", reason)
 	t.checked(RuleOpening, fmt.Sprintf("openings: %s", reason))
-	if why := t.unjustified(c, gate, before, reason); why != "" {
+	if why := t.unjustified(c, gate, before, reason, recorded); why != "" {
 		t.violation(RuleOpening, c, gate, what, "%s", why)
 	}
 }
@@ -65,30 +65,41 @@ func (t *trial) reasonOfRelease(c *change, gate string, before record, none v1al
 	return none
 }
 
-// unjustified returns why no committed fact justifies the opening, or "" if one does.
-func (t *trial) unjustified(c *change, gate string, before record, reason v1alpha1.Reason) string {
+// unjustifiedRelease returns why no committed fact justifies the opening of a gate whose record
+// is removed, or "" if one does. released is false if the reason is not one of these.
+func (t *trial) unjustifiedRelease(c *change, gate string, reason v1alpha1.Reason) (why string, released bool) {
 	switch reason {
 	case v1alpha1.ReasonGateDeleted, v1alpha1.ReasonDryRun, v1alpha1.ReasonOptedOut, v1alpha1.ReasonNodeReturned:
-		return "" // reasonOfRelease has verified it
+		return "", true // reasonOfRelease has verified it
 	case v1alpha1.ReasonNotSelected:
-		return t.stillMember(c, gate)
+		return t.stillMember(c, gate), true
+	case v1alpha1.ReasonNotIdle:
+		return t.isIdle(c), true
+	}
+	return "", false
+}
+
+// unjustified returns why no committed fact justifies the opening, or "" if one does.
+func (t *trial) unjustified(c *change, gate string, before record, reason v1alpha1.Reason, recorded bool) string {
+	if why, released := t.unjustifiedRelease(c, gate, reason); released && !recorded {
+		return why
+	}
+	switch reason {
 	case v1alpha1.ReasonOverridden:
 		if o, inForce := overrideOf(c.before, gate, t.clock.earliest(c.revision)); !inForce || o.State != v1alpha1.StateOpen {
 			return "no override requests it"
 		}
 		return ""
 	case v1alpha1.ReasonOverrideEnded:
+		if before.Override != v1alpha1.StateClosed {
+			return "no override kept the gate closed"
+		}
 		if o, inForce := overrideOf(c.before, gate, t.clock.latest(c.revision)); inForce && o.State == v1alpha1.StateClosed {
 			return "an override keeps the gate closed"
 		}
 		return ""
 	case v1alpha1.ReasonOpenedByHand:
-		if taintOn(c.before, before.taint()) != nil {
-			return "the gate is reopened manually, and no other writer has removed its taint"
-		}
-		return ""
-	case v1alpha1.ReasonNotIdle:
-		return t.isIdle(c)
+		return t.unjustifiedByHand(c, gate, before)
 	case v1alpha1.ReasonDeadlinePassed:
 		return t.unjustifiedByDeadline(c, gate, before)
 	case v1alpha1.ReasonSignalsHold:
@@ -97,6 +108,23 @@ func (t *trial) unjustified(c *change, gate string, before record, reason v1alph
 		return t.unjustifiedBySignals(c, gate, before)
 	}
 	return "this is not a reason for opening"
+}
+
+// unjustifiedByHand returns why no user opened a gate with reopen Manual, or "" if one did. If the
+// gate was open already, it was edited to an openWhen gate and stays open in a new boot.
+func (t *trial) unjustifiedByHand(c *change, gate string, before record) string {
+	manual := func(ng *v1alpha1.NodeGate) bool {
+		return ng != nil && ng.Spec.Follows() && ng.Spec.Reopen == v1alpha1.ReopenManual
+	}
+	switch {
+	case before.State == v1alpha1.StateOpen:
+		return t.unjustifiedBySignals(c, gate, before)
+	case !slices.ContainsFunc(t.specs(c, gate), manual):
+		return "the gate is not reopened manually"
+	case taintOn(c.before, before.taint()) != nil:
+		return "the gate is reopened manually, and no other writer has removed its taint"
+	}
+	return ""
 }
 
 // leavesAfter is how long a gate must not have selected a node before the node stops

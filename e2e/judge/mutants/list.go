@@ -226,6 +226,11 @@ var All = []Mutant{
 		Breaks: judge.RuleOpening, Plays: []string{"by hand"},
 	},
 	{
+		Name:   "every gate opens when its taint is removed",
+		Edits:  []Edit{{"internal/gate/open.go", "if d.tryOpen(s); s.after.State == v1alpha1.StateOpen {", "if !d.carries(s.had) {\n\t\ts.after = d.opened(s.gate, v1alpha1.ReasonOpenedByHand)\n\t\treturn\n\t}\n\tif d.tryOpen(s); s.after.State == v1alpha1.StateOpen {"}},
+		Breaks: judge.RuleOpening, Plays: []string{"undone"},
+	},
+	{
 		Name:   "overrides open gates for good",
 		Edits:  []Edit{{"internal/gate/override.go", `r.Override, r.OverrideSince = "", time.Time{}`, "if r.Override == v1alpha1.StateOpen {\n\t\t\tr.State = r.Override\n\t\t}\n\t\tr.Override, r.OverrideSince = \"\", time.Time{}"}},
 		Breaks: judge.RuleOpening, Plays: []string{"overrides"},
