@@ -129,11 +129,11 @@ func (t *trial) unfoundedByBoot(c *change, m moment, ng *v1alpha1.NodeGate, befo
 	switch {
 	case wasOpen && ng.Spec.ReclosePolicy == v1alpha1.RecloseNever || ng.Spec.Follows():
 		return "the gate's spec does not reclose it"
-	case reason == v1alpha1.ReasonNodeSilent && !isUnreachable(node):
-		return "the node's Ready condition is not Unknown"
+	case reason == v1alpha1.ReasonNodeSilent:
+		return t.unfoundedUnreachable(c, m, ng, wasOpen)
 	case reason == v1alpha1.ReasonNodeShutdown && !isShuttingDown(node):
 		return "the node does not report a shutdown"
-	case reason == v1alpha1.ReasonNodeSilent, reason == v1alpha1.ReasonNodeShutdown:
+	case reason == v1alpha1.ReasonNodeShutdown:
 		return ""
 	case before.Boot == "" || before.Boot == after.Boot || node.Status.NodeInfo.BootID != after.Boot:
 		return "the node's boot ID is the recorded one"
@@ -143,6 +143,21 @@ func (t *trial) unfoundedByBoot(c *change, m moment, ng *v1alpha1.NodeGate, befo
 		return t.longAgo(c, m)
 	}
 	return t.unfoundedUnobserved(c, m, ng)
+}
+
+// unfoundedUnreachable is unfounded for unreachable nodes.
+func (t *trial) unfoundedUnreachable(c *change, m moment, ng *v1alpha1.NodeGate, wasOpen bool) string {
+	switch {
+	case !isUnreachable(m.node(c.name)):
+		return "the node's Ready condition is not Unknown"
+	case !wasOpen:
+		return ""
+	case effectOf(ng) == corev1.TaintEffectNoExecute:
+		return "a gate with NoExecute does not close on an unreachable node"
+	case t.certainlyPartitioned(c, zoneOf(m.node(c.name))):
+		return "the node's zone may be partitioned: most of its nodes are unreachable"
+	}
+	return ""
 }
 
 // unfoundedUnobserved is unfounded for a boot whose start was not observed.
@@ -261,5 +276,3 @@ func maxReclosed(ng *v1alpha1.NodeGate, m moment, zone string) int {
 	}
 	return n
 }
-
-func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }

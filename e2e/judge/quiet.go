@@ -287,7 +287,7 @@ func (t *trial) judgeFinalOpen(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 		t.judgeUnseenBoot(node, ng, r, result)
 	case isShuttingDown(node):
 		t.finalViolation(node, ng.Name, r, "the node is shutting down")
-	case isUnreachable(node) && effect != corev1.TaintEffectNoExecute && !t.partitioned(zoneOf(node)):
+	case isUnreachable(node) && effect != corev1.TaintEffectNoExecute && !t.moment(t.To).partitioned(zoneOf(node)):
 		t.finalViolation(node, ng.Name, r, "the node's Ready condition is Unknown")
 	case ng.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression && result == notYet && r.Reason != v1alpha1.ReasonDeadlinePassed:
 		t.judgeRegressed(node, ng, r)
@@ -372,19 +372,4 @@ func (t *trial) hasBudget(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
 		}
 	}
 	return closed < maxReclosed(ng, m, zoneOf(node))
-}
-
-// partitioned reports whether so many nodes of a zone are unreachable that the network
-// may be partitioned.
-func (t *trial) partitioned(zone string) bool {
-	nodes, unreachable := 0, 0
-	for _, node := range t.moment(t.To).allNodes() {
-		if zoneOf(node) == zone {
-			nodes++
-			if isUnreachable(node) {
-				unreachable++
-			}
-		}
-	}
-	return nodes >= 3 && unreachable*100 > 55*nodes
 }

@@ -273,6 +273,16 @@ var All = []Mutant{
 		Breaks: judge.RuleClosing, Plays: []string{"existing"},
 	},
 	{
+		Name:   "gates with NoExecute close on unreachable nodes",
+		Edits:  []Edit{{"internal/gate/reclose.go", "if g.taint(true).Effect == corev1.TaintEffectNoExecute || d.Zone.Partitioned() {", "if d.Zone.Partitioned() {"}},
+		Breaks: judge.RuleClosing, Plays: []string{"no execute"},
+	},
+	{
+		Name:   "gates close in partitioned zones",
+		Edits:  []Edit{{"internal/gate/reclose.go", "if g.taint(true).Effect == corev1.TaintEffectNoExecute || d.Zone.Partitioned() {", "if g.taint(true).Effect == corev1.TaintEffectNoExecute {"}},
+		Breaks: judge.RuleClosing, Plays: []string{"partition"},
+	},
+	{
 		Name:   "budgets are unlimited",
 		Edits:  []Edit{{"internal/gate/budget.go", "n, err := intstr.GetScaledValueFromIntOrPercent(budget, nodes, true)", "n, err := intstr.GetScaledValueFromIntOrPercent(budget, nodes, true)\n\tn += nodes"}},
 		Breaks: judge.RuleClosing, Plays: []string{"regression"},

@@ -81,6 +81,10 @@ func gates() []*v1alpha1.NodeGate {
 		}),
 		gate("rack", open(label()), together),
 		gate("slice", open(label()), together, func(s *v1alpha1.NodeGateSpec) { s.CloseTogether = v1alpha1.CloseTogetherWhenIncomplete }),
+		gate("evicting", open(label()), func(s *v1alpha1.NodeGateSpec) {
+			s.Taint.Effect, s.Acknowledge = corev1.TaintEffectNoExecute, []v1alpha1.Acknowledgement{v1alpha1.AcknowledgePodEviction}
+		}),
+		gate("partition", open(label())),
 		gate("once", open(label()), func(s *v1alpha1.NodeGateSpec) { s.ReclosePolicy = v1alpha1.RecloseNever }),
 	}
 }
@@ -142,15 +146,16 @@ func level(s *v1alpha1.NodeGateSpec) {
 	s.Budget.MaxReclosed = one()
 }
 
-// taintKeys returns the taint keys of all gates.
-func taintKeys() []string {
-	var keys []string
+// allowedTaints returns the taints of all gates, in the form in which an administrator allows them.
+func allowedTaints() []string {
+	var all []string
 	for _, ng := range append(gates(), lateGates()...) {
-		if !slices.Contains(keys, ng.Spec.Taint.Key) {
-			keys = append(keys, ng.Spec.Taint.Key)
+		taint := ng.Spec.Taint.Key + ":" + string(ng.Spec.Taint.Effect)
+		if !slices.Contains(all, taint) {
+			all = append(all, taint)
 		}
 	}
-	return keys
+	return all
 }
 
 // declare creates the gates and the DaemonSets for which they wait, and waits until the

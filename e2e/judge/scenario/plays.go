@@ -40,6 +40,8 @@ var plays = map[string]func(*play){
 	"undone":           undone,
 	"twins":            twins,
 	"once":             once,
+	"no execute":       noExecute,
+	"partition":        partition,
 	"groups":           groups,
 	"forger":           forger,
 	"existing":         existing,

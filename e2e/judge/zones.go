@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package judge
+
+import (
+	"sort"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }
+
+// isPartition reports whether so many nodes of a zone are unreachable that the network may be
+// partitioned.
+func isPartition(nodes, unreachable int) bool { return nodes >= 3 && unreachable*100 > 55*nodes }
+
+// partitioned reports whether a zone may be partitioned.
+func (m moment) partitioned(zone string) bool {
+	nodes, unreachable := 0, 0
+	for _, node := range m.allNodes() {
+		if zoneOf(node) == zone {
+			nodes++
+			if isUnreachable(node) {
+				unreachable++
+			}
+		}
+	}
+	return isPartition(nodes, unreachable)
+}
+
+// certainlyPartitioned reports whether a zone may be partitioned, given that the changed node is
+// unreachable and in this zone, and whatever nodegate knew about the others: the state of each of
+// them may be any in the window.
+func (t *trial) certainlyPartitioned(c *change, zone string) bool {
+	if !t.moment(c.revision - 1).partitioned(zone) {
+		return false
+	}
+	since := t.clock.earliest(c.revision).Add(-t.Lag)
+	least, most, unreachable := 1, 1, 1
+	for _, id := range t.names[KindNode] {
+		if id.Name == c.name {
+			continue
+		}
+		ever, always, silent := false, true, true
+		for _, node := range t.states(id.Name, since, c.revision) {
+			in := node != nil && zoneOf(node) == zone
+			ever, always, silent = ever || in, always && in, silent && in && isUnreachable(node)
+		}
+		if ever {
+			most++
+		}
+		if always {
+			least++
+		}
+		if silent {
+			unreachable++
+		}
+	}
+	return isPartition(least, unreachable) && isPartition(most, unreachable)
+}
+
+// states returns the states of a Node that were current at some time between a time and a
+// revision. It contains nil if the Node may not have existed then.
+func (t *trial) states(name string, since time.Time, before int64) []*corev1.Node {
+	versions := t.byID[ID{Kind: KindNode, Name: name}]
+	var states []*corev1.Node
+	for i := sort.Search(len(versions), func(i int) bool { return versions[i].Revision >= before }) - 1; i >= 0; i-- {
+		node, _ := versions[i].Object.(*corev1.Node)
+		states = append(states, node)
+		if t.clock.latest(versions[i].Revision).Before(since) {
+			return states
+		}
+	}
+	return append(states, nil)
+}
