@@ -103,7 +103,7 @@ func (t *trial) unfounded(c *change, m moment, ng *v1alpha1.NodeGate, before, af
 	if reason == v1alpha1.ReasonGroupIncomplete {
 		return t.unfoundedByGroup(c, m, ng)
 	}
-	return t.unfoundedBySignals(c, m, ng, reason)
+	return t.unfoundedBySignals(c, m, ng, before, reason)
 }
 
 // unfoundedAdmission is unfounded for nodes that become members with the gate closed. A node on
@@ -165,9 +165,8 @@ func (t *trial) unfoundedUnobserved(c *change, m moment, ng *v1alpha1.NodeGate) 
 	if effectOf(ng) == corev1.TaintEffectNoExecute {
 		return "a gate with NoExecute does not close for a boot whose start was not observed"
 	}
-	l := t.evaluator(m, c.name, t.clock.latest(c.revision), true)
-	if r, why := l.all(ng.Spec.OpenWhen); r == holds || r == unknown {
-		return "the start of the boot was not observed, and no signal is false: " + cmp.Or(why, "all hold")
+	if why := t.noneLost(c, m, ng, true); why != "" {
+		return "the start of the boot was not observed, and no signal is false: " + why
 	}
 	return ""
 }
@@ -202,26 +201,24 @@ func effectOf(ng *v1alpha1.NodeGate) corev1.TaintEffect {
 }
 
 // unfoundedBySignals is unfounded for the reasons that need budget.
-func (t *trial) unfoundedBySignals(c *change, m moment, ng *v1alpha1.NodeGate, reason v1alpha1.Reason) string {
-	l := t.evaluator(m, c.name, t.clock.latest(c.revision), !ng.Spec.Follows())
+func (t *trial) unfoundedBySignals(c *change, m moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
 	existing := ng.Spec.ExistingNodes
 	wants := false
 	switch reason {
 	case v1alpha1.ReasonSignalsHold:
-		r, why := l.all(ng.Spec.CloseWhen)
+		r, why := t.evaluator(m, c.name, t.clock.latest(c.revision), false).all(ng.Spec.CloseWhen)
 		if wants = ng.Spec.Follows(); wants && r != holds && r != notJudged {
 			return why
 		}
 	case v1alpha1.ReasonRegression:
-		r, why := l.all(ng.Spec.OpenWhen)
-		if wants = ng.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression; wants && (r == holds || r == unknown) {
-			return "no signal has stopped holding: " + cmp.Or(why, "all hold")
+		wants = ng.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression
+		if why := t.noneLost(c, m, ng, true); wants && why != "" {
+			return "no signal has stopped holding: " + why
 		}
-	case v1alpha1.ReasonExisting:
-		wants = existing == v1alpha1.ExistingClose || existing == v1alpha1.ExistingCloseIfIdle
-	case v1alpha1.ReasonExistingIdle:
-		if wants = existing == v1alpha1.ExistingCloseIfIdle; wants && slices.ContainsFunc(t.since(m, ng).pods(c.name), isWorkload) {
-			return "a workload is on the node"
+	case v1alpha1.ReasonExisting, v1alpha1.ReasonExistingIdle:
+		wants = existing == v1alpha1.ExistingCloseIfIdle || existing == v1alpha1.ExistingClose && reason == v1alpha1.ReasonExisting
+		if why := t.unfoundedExisting(c, m, ng, before, reason); wants && why != "" {
+			return why
 		}
 	default:
 		return "this is not a reason for closing"
@@ -230,6 +227,35 @@ func (t *trial) unfoundedBySignals(c *change, m moment, ng *v1alpha1.NodeGate, r
 		return "the gate's spec does not close it for this reason"
 	}
 	return ""
+}
+
+// unfoundedExisting is unfounded for nodes that existed before the gate. The signals matter when
+// such a node becomes a member, but not when the reason of a closed gate changes. The node had no
+// record, so nodegate need not know what is from before its boot.
+func (t *trial) unfoundedExisting(c *change, m moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
+	switch {
+	case reason == v1alpha1.ReasonExistingIdle && slices.ContainsFunc(t.since(m, ng).pods(c.name), isWorkload):
+		return "a workload is on the node"
+	case before.State == v1alpha1.StateClosed, t.noneLost(c, m, ng, true) == "":
+		return ""
+	}
+	if why := t.noneLost(c, m, ng, false); why != "" {
+		return "no signal is false: " + why
+	}
+	return ""
+}
+
+// noneLost returns why the signals of an openWhen gate do not close it: all hold, or those that do
+// not are unknown. It returns "" otherwise. Time may have passed since nodegate read the signals.
+func (t *trial) noneLost(c *change, m moment, ng *v1alpha1.NodeGate, evidence bool) (why string) {
+	for _, now := range []time.Time{t.clock.earliest(c.revision).Add(-t.Lag), t.clock.latest(c.revision)} {
+		r, because := t.evaluator(m, c.name, now, evidence).all(ng.Spec.OpenWhen)
+		if r != holds && r != unknown {
+			return ""
+		}
+		why = cmp.Or(because, "all hold")
+	}
+	return why
 }
 
 // budget returns the number of nodes in the node's zone that count against the gate's

@@ -72,7 +72,7 @@ var overrideHistories = []history{
 		s.records("Closed", v1alpha1.ReasonRegression, "Open")
 	}},
 	{RuleClosing, "a node on which only an override closes the gate becomes a member", "", func(s *builder) {
-		s.register("a").pass(time.Hour).gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.ExistingNodes = v1alpha1.ExistingClose })
+		s.register("a").pass(time.Hour).gate(byLabel, closingExisting)
 		s.edit(admin, "a", withClosedOverride).edit(nodegate, "a", withTaint(gateTaint), recorded(nonMember))
 		s.records("Closed", v1alpha1.ReasonExisting, "")
 	}},

@@ -268,6 +268,16 @@ var All = []Mutant{
 		Breaks: judge.RuleClosing, Plays: []string{"existing"},
 	},
 	{
+		Name:   "gates close on existing nodes whose signals hold",
+		Edits:  []Edit{{"internal/gate/membership.go", "switch fit := d.evaluate(s, r); {", "switch fit := d.evaluate(s, r) && false; {"}},
+		Breaks: judge.RuleClosing, Plays: []string{"existing"},
+	},
+	{
+		Name:   "gates close on existing nodes whose signals are unknown",
+		Edits:  []Edit{{"internal/gate/membership.go", "case anyUnknown(s.verdict.Readings):", "case false && anyUnknown(s.verdict.Readings):"}},
+		Breaks: judge.RuleClosing, Plays: []string{"existing"},
+	},
+	{
 		Name:   "nodes with a workload count as idle",
 		Edits:  []Edit{{"internal/gate/podlist.go", "return !p.Daemon && !p.Mirror && !p.Finished", "return false && !p.Daemon && !p.Mirror && !p.Finished"}},
 		Breaks: judge.RuleClosing, Plays: []string{"existing"},

@@ -97,6 +97,7 @@ func lateGates() []*v1alpha1.NodeGate {
 	return []*v1alpha1.NodeGate{
 		gate("old", open(label()), existing(v1alpha1.ExistingClose)),
 		gate("idle", open(label()), existing(v1alpha1.ExistingCloseIfIdle)),
+		gate("unsure", open(condition("Net")), existing(v1alpha1.ExistingClose)),
 		gate("ignored", open(label())),
 	}
 }

@@ -243,11 +243,13 @@ func forger(p *play) {
 	p.lingers()
 }
 
-// existing creates gates after their nodes. One gate closes the nodes, one at a time;
-// one closes idle nodes only; one ignores existing nodes, until another writer adds its
-// taint to one of them.
+// existing creates gates after their nodes. One gate closes the nodes, one at a time, but
+// opens on a node that is fit; one cannot know whether its node is fit; one closes idle nodes
+// only; one ignores existing nodes, until another writer adds its taint to one of them.
 func existing(p *play) {
 	old, ignored := p.several("old"), p.several("ignored")
+	ready := p.registers("old-fit", "old", labelled)
+	unsure := p.registers("unsure", "unsure", withCondition("Net", corev1.ConditionUnknown))
 	busy := p.registers("busy", "idle")
 	p.creates(&corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "workload"},
@@ -259,6 +261,8 @@ func existing(p *play) {
 	}
 	p.awaitOneClosed(old, "old")
 	p.lingers()
+	unsure.stays("unsure", "")
+	ready.becomes("old", opened)
 	for _, n := range ignored {
 		n.stays("ignored", "")
 	}
