@@ -193,11 +193,20 @@ func isRenamed(before, after record) bool {
 // start was not observed, regardless of their signals.
 func (t *trial) opens(c *change, gate string, before, after record, recorded bool) bool {
 	rebooted := before.Boot != "" && after.Boot != "" && before.Boot != after.Boot
-	if ng := t.moment(c.revision - 1).gate(gate); rebooted && ng != nil && effectOf(ng) == corev1.TaintEffectNoExecute {
-		rebooted = false
+	switch ng := t.moment(c.revision - 1).gate(gate); {
+	case before.closed():
+		return true
+	case !recorded:
+		return false
+	case before.State != "" && rebooted && ng != nil && effectOf(ng) == corev1.TaintEffectNoExecute:
+		t.notJudged(RuleOpening, unjudgedBoot)
+		return false
 	}
-	return before.closed() || recorded && (before.State == "" || rebooted)
+	return before.State == "" || rebooted
 }
+
+// unjudgedBoot is what the verdict lists for gates that need no evidence of a new boot.
+const unjudgedBoot = "gates with NoExecute that stay open in a new boot"
 
 // gatesOf returns the sorted names of the gates with a record on the Node before or
 // after a change.

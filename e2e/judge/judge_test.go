@@ -727,6 +727,20 @@ func TestVerdictListsWhatIsNotJudged(t *testing.T) {
 	}
 }
 
+// A gate with NoExecute may stay open in a boot whose start was not observed.
+func TestVerdictListsGatesWithNoExecuteInNewBoots(t *testing.T) {
+	const want = "NOT JUDGED: 1 gates with NoExecute that stay open in a new boot"
+	s := newBuilder(t)
+	s.gate(byLabel, evicting).born("a", labelled).opens("a").reboots("a")
+	if v := s.judged(); v.NotJudged[RuleQuiet][unjudgedBoot] != 1 || !strings.Contains(text(t, v), want) {
+		t.Errorf("the final state is not listed as not judged:\n%s", text(t, v))
+	}
+	s.opens("a")
+	if v := s.judged(); v.NotJudged[RuleOpening][unjudgedBoot] != 1 || v.NotJudged[RuleQuiet][unjudgedBoot] != 0 {
+		t.Errorf("the write is not listed as not judged:\n%s", text(t, v))
+	}
+}
+
 func TestVerdictNamesRequest(t *testing.T) {
 	s := newBuilder(t)
 	s.daemonGate().opens("a")

@@ -300,6 +300,7 @@ func (t *trial) judgeFinalOpen(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 // does not close for such a boot, and waits for the minute regardless of its signals.
 func (t *trial) judgeUnseenBoot(node *corev1.Node, ng *v1alpha1.NodeGate, r record, reads reading) {
 	if effectOf(ng) == corev1.TaintEffectNoExecute {
+		t.notJudged(RuleQuiet, unjudgedBoot)
 		return
 	}
 	waits := reads == unknown || reads == notYet && !t.hasBudget(node, ng) || reads == holds && readyStatus(node) != corev1.ConditionTrue
