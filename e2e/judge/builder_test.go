@@ -406,7 +406,7 @@ func recordedFor(gate string, r record) func(*corev1.Node) {
 func withOverride(uid, until string) func(*corev1.Node) {
 	return func(node *corev1.Node) {
 		node.UID = "this"
-		node.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = fmt.Sprintf(`{"state":"Open","until":%q,"uid":%q}`, until, uid)
+		node.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = fmt.Sprintf(`{"state":"Open","until":%q,"reason":"test","uid":%q}`, until, uid)
 	}
 }
 

@@ -38,7 +38,8 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 	if why := t.unjustifiedClosing(c, gate, before, after, reason); why != "" {
 		t.violation(RuleClosing, c, gate, what, "%s", why)
 	}
-	if !isBudgeted(reason) || taintOn(c.before, after.taint()) != nil { // a taint that exists changes nothing for pods
+	counted := before.State == v1alpha1.StateClosed && isBudgeted(before.Reason)
+	if !isBudgeted(reason) || counted || taintOn(c.before, after.taint()) != nil { // a taint that exists changes nothing for pods
 		return
 	}
 	t.checked(RuleClosing, "closings under a budget")

@@ -55,10 +55,11 @@ func neededIn(ng *v1alpha1.NodeGate, nodes []*corev1.Node) int {
 // is not certain.
 func (t *trial) fitness(m moment, ng *v1alpha1.NodeGate, node *corev1.Node, now time.Time) reading {
 	r, recorded := recordOf(node, ng.Name)
+	o, inForce := overrideOf(node, ng.Name, now) // a record does not name an override to its own state
 	switch {
-	case r.Override == v1alpha1.StateClosed:
+	case r.Override == v1alpha1.StateClosed, inForce && o.State == v1alpha1.StateClosed:
 		return notYet
-	case r.Override == v1alpha1.StateOpen:
+	case r.Override == v1alpha1.StateOpen, inForce && o.State == v1alpha1.StateOpen:
 		return holds
 	case recorded && (r.closed() || r.Reason == v1alpha1.ReasonDeadlinePassed):
 		result, _ := t.reads(m, node.Name, ng, now)
@@ -156,10 +157,13 @@ func (t *trial) certainlyComplete(c *change, m moment, ng *v1alpha1.NodeGate) st
 	node := m.node(c.name)
 	name, others := groupOf(m, ng, node)
 	_, certain := t.fitIn(c, ng, others)
-	if needed := neededIn(ng, append(others, node)); name != "" && (needed == 0 || certain+1 < needed) {
+	if o, inForce := overrideOf(node, ng.Name, t.clock.earliest(c.revision)); !inForce || o.State != v1alpha1.StateClosed {
+		certain++ // the node itself
+	}
+	if needed := neededIn(ng, append(others, node)); name != "" && (needed == 0 || certain < needed) {
 		return ""
 	}
-	return fmt.Sprintf("group %q is complete: %d nodes are fit", name, certain+1)
+	return fmt.Sprintf("group %q is complete: %d nodes are fit", name, certain)
 }
 
 // finallyComplete returns whether the group of a node that is fit is complete in the final

@@ -34,10 +34,8 @@ func (t *trial) judgeOpening(c *change, gate string, before, after record, recor
 	}
 }
 
-// reasonOfRelease returns why a gate opens whose record is removed. Because no record
-// states the reason, it is derived from the facts; none is returned if there is no such
-// fact.
-func (t *trial) reasonOfRelease(c *change, gate string, before record, none v1alpha1.Reason) v1alpha1.Reason {
+// reasonToLeave returns why a node is no longer a member of a gate, or "" if it may be one.
+func (t *trial) reasonToLeave(c *change, gate string) v1alpha1.Reason {
 	for _, m := range t.ofGate(t.window(c), c, gate) {
 		ng, node := m.gate(gate), m.node(c.name)
 		switch {
@@ -51,8 +49,20 @@ func (t *trial) reasonOfRelease(c *change, gate string, before record, none v1al
 			return v1alpha1.ReasonNotSelected
 		}
 	}
+	return ""
+}
+
+// reasonOfRelease returns why a gate opens whose record is removed. Because no record
+// states the reason, it is derived from the facts; none is returned if there is no such
+// fact.
+func (t *trial) reasonOfRelease(c *change, gate string, before record, none v1alpha1.Reason) v1alpha1.Reason {
+	if reason := t.reasonToLeave(c, gate); reason != "" {
+		return reason
+	}
 	ng := t.moment(c.revision - 1).gate(gate)
 	switch {
+	case before.State == v1alpha1.StateOpen && before.Override == v1alpha1.StateClosed: // only the override closed it
+		return v1alpha1.ReasonOverrideEnded
 	case before.Reason == v1alpha1.ReasonExistingIdle:
 		return v1alpha1.ReasonNotIdle
 	case ng != nil && ng.Spec.Follows() && ng.Spec.Reopen == v1alpha1.ReopenManual:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -19,7 +20,7 @@ func openUntil(until string) func(*corev1.Node) { return withOverride("this", "2
 
 // withClosedOverride adds an override that closes the gate.
 func withClosedOverride(node *corev1.Node) {
-	node.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = fmt.Sprintf(`{"state":"Closed","until":"2026-11-02T00:00:00Z","uid":%q}`, node.UID)
+	node.Annotations[v1alpha1.OverrideAnnotationPrefix+"agent"] = fmt.Sprintf(`{"state":"Closed","until":"2026-11-02T00:00:00Z","reason":"test","uid":%q}`, node.UID)
 }
 
 // records writes the gate's record on node "a" as nodegate.
@@ -31,6 +32,11 @@ func (s *builder) records(state string, reason v1alpha1.Reason, override string)
 func (s *builder) overrideClosed() *builder {
 	s.edit(admin, "a", withClosedOverride).edit(nodegate, "a", withTaint(gateTaint))
 	return s.records("Open", v1alpha1.ReasonSignalsHold, "Closed")
+}
+
+// overrideOnly closes a closeWhen gate that is open on node "a", as nodegate, because of an override.
+func (s *builder) overrideOnly() *builder {
+	return s.edit(admin, "a", withClosedOverride).edit(nodegate, "a", withTaint(gateTaint), recorded(nonMember))
 }
 
 // overrideHistories are histories in which the own state of an overridden gate changes.
@@ -75,6 +81,32 @@ var overrideHistories = []history{
 		s.register("a").pass(time.Hour).gate(byLabel, closingExisting)
 		s.edit(admin, "a", withClosedOverride).edit(nodegate, "a", withTaint(gateTaint), recorded(nonMember))
 		s.records("Closed", v1alpha1.ReasonExisting, "")
+	}},
+	{RuleOpening, "a closeWhen gate opens at the end of an override, while its signal is unknown", "", func(s *builder) {
+		s.gate(level).register("a", condition("BadDisk", corev1.ConditionUnknown)).overrideOnly().pass(24 * time.Hour).releases("a")
+	}},
+	{RuleOpening, "a closeWhen gate with reopen Manual opens at the end of an override, while its signal is unknown", "", func(s *builder) {
+		s.gate(level, manual).register("a", condition("BadDisk", corev1.ConditionUnknown)).overrideOnly().pass(24 * time.Hour).releases("a")
+	}},
+	{RuleOpening, "a closeWhen gate opens before the end of an override", "an override keeps the gate closed", func(s *builder) {
+		s.gate(level).register("a", condition("BadDisk", corev1.ConditionUnknown)).overrideOnly().releases("a")
+	}},
+	{RuleClosing, "closes under an override that closes it, because its group lacks this node", "", func(s *builder) {
+		s.openPair(closingInPairs).overrideClosed().pass(time.Hour).records("Closed", v1alpha1.ReasonGroupIncomplete, "")
+	}},
+	{RuleClosing, "closes because its group lacks a node on which an override closes the gate", "", func(s *builder) {
+		s.openPair(closingInPairs).overrideClosed().pass(time.Hour).records("Closed", v1alpha1.ReasonGroupIncomplete, "")
+		s.edit(otherUser, "a", labelled).pass(time.Minute).closes("b", v1alpha1.ReasonGroupIncomplete)
+	}},
+	{RuleClosing, "closes because an override is no longer valid", "", func(s *builder) {
+		s.gate(byLabel).born("a", openUntil("13:00:00")).overrides("a")
+		s.edit(admin, "a", withOverride("this", "2026-12-01T00:00:00Z")).pass(time.Minute).closes("a", v1alpha1.ReasonOverrideEnded)
+	}},
+	{RuleClosing, "a node that counts against the budget closes for another reason", "", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).closes("a", v1alpha1.ReasonRegression)
+		s.edit(admin, "a", openUntil("20:00:00")).edit(nodegate, "a", withoutTaint(gateTaint)).records("Closed", v1alpha1.ReasonRegression, "Open")
+		s.gate(onRegression, func(ng *v1alpha1.NodeGate) { ng.Spec.Budget.MaxReclosed = new(intstr.FromInt32(0)) })
+		s.pass(time.Minute).reboots("a").pass(2*time.Minute).records("Closed", v1alpha1.ReasonRebootedUnobserved, "Open")
 	}},
 	{RuleClosing, "closes again at the end of an override, and was closed for a boot before", "", func(s *builder) {
 		s.gate(byLabel).born("a", labelled, openUntil("12:05:00")).opens("a").edit(otherUser, "a", unlabelled).reboots("a")

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -28,9 +29,10 @@ type record struct {
 
 // override is the value of the annotation override.nodegate.dev/<gate>.
 type override struct {
-	State string    `json:"state"`
-	Until time.Time `json:"until"`
-	UID   types.UID `json:"uid"`
+	State  string    `json:"state"`
+	Until  time.Time `json:"until"`
+	Reason string    `json:"reason"`
+	UID    types.UID `json:"uid"`
 }
 
 // recordOf returns a gate's record on a node. For a record that cannot be decoded, it
@@ -98,8 +100,16 @@ func (r record) taint() v1alpha1.Taint {
 // a time.
 func overrideOf(node *corev1.Node, gate string, now time.Time) (o override, inForce bool) {
 	raw, found := node.Annotations[v1alpha1.OverrideAnnotationPrefix+gate]
-	if !found || json.Unmarshal([]byte(raw), &o) != nil {
+	in := json.NewDecoder(strings.NewReader(raw))
+	in.DisallowUnknownFields()
+	if !found || in.Decode(&o) != nil {
 		return override{}, false
 	}
-	return o, o.UID == node.UID && now.Before(o.Until)
+	reason := utf8.RuneCountInString(o.Reason)
+	valid := o.UID == node.UID && reason >= 1 && reason <= 256 && o.Until.Sub(now) <= overrideMax
+	return o, valid && now.Before(o.Until)
 }
+
+// overrideMax is how far ahead an override may end: seven days, and five minutes for clocks that
+// differ. nodegate ignores others.
+const overrideMax = 7*24*time.Hour + 5*time.Minute
