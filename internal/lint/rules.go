@@ -67,7 +67,7 @@ var Rules = []Rule{
 		Do:  "Correct the selector or the namespaces, or label the DaemonSets.",
 	},
 	{
-		ID: "gates-deadlock", Severity: Error, Needs: []Kind{DaemonSets, Nodes}, check: gatesDeadlock,
+		ID: "gates-deadlock", Severity: Error, Needs: []Kind{DaemonSets}, check: gatesDeadlock,
 		Why: "Each gate waits for a daemon that the taint of the other gate keeps off the node: on a new node, neither gate opens.",
 		Do:  "Add a toleration of the other gate's taint to one of the two daemons.",
 	},
