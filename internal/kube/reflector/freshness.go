@@ -36,8 +36,8 @@ const BurstWindow = time.Second
 type freshness struct {
 	clock clock.PassiveClock
 	// recent is the time of the last receipt, up to BurstWindow early. settled is the time of
-	// the last receipt before recent, and at least BurstWindow before it. When everything has
-	// been read, both are the time as of which it was read.
+	// the last receipt before recent, and at least BurstWindow before it. At the end of a list,
+	// both are the time at which the list began.
 	recent, settled atomic.Pointer[time.Time]
 	// last is the time of the last receipt, up to BurstWindow early, including the end of a list.
 	last atomic.Pointer[time.Time]
@@ -57,8 +57,8 @@ func (h *freshness) received() {
 // lastReceived returns the time of the last receipt, up to BurstWindow early, or zero.
 func (h *freshness) lastReceived() time.Time { return ptr.Deref(h.last.Load(), time.Time{}) }
 
-// begin records that everything has now been read, as of a time. That may be long ago, if the
-// list was large.
+// begin records that everything has now been read by a list that began at a time. That may be long
+// ago, if the list was large.
 func (h *freshness) begin(at time.Time) {
 	h.settled.Store(&at)
 	h.recent.Store(&at)
