@@ -4,11 +4,15 @@ package lint
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 // closesInUse reports whether the gate can close on a node in use, apart from reboots. These
@@ -31,40 +35,71 @@ func (s *subject) budgetText() string {
 	return s.Spec.Budget.MaxReclosed.String()
 }
 
-// share returns how many of 100 nodes in a zone may be closed at a time.
-func (s *subject) share() int { return gate.MaxReclosed(s.Spec.Budget.MaxReclosed, 100) }
-
-func evictsWidely(_ *checker, s *subject) []hit {
-	if s.TaintInUse().Effect != corev1.TaintEffectNoExecute || !s.closesInUse() || s.share() < 50 {
-		return nil
+// zones returns the sizes of zones with more than one of the gate's nodes of which so many may
+// be closed at a time, by name. A zone with one node does not count, because any budget allows
+// this node.
+func (s *subject) zones(mayClose func(allowed, nodes int) bool) (sizes []string) {
+	nodes := make(map[string]int)
+	for _, n := range s.nodes {
+		nodes[n.Zone()]++
 	}
-	return []hit{{"", fmt.Sprintf("the taint is NoExecute, and budget.maxReclosed is %s", s.budgetText())}}
+	for _, zone := range slices.Sorted(maps.Keys(nodes)) {
+		n := nodes[zone]
+		if n == 1 || !mayClose(gate.MaxReclosed(s.Spec.Budget.MaxReclosed, n), n) {
+			continue
+		}
+		name := "zone " + zone
+		if zone == "" {
+			name = "nodes without a zone"
+		}
+		sizes = append(sizes, fmt.Sprintf("%s (%d of the gate's nodes)", name, n))
+	}
+	return sizes
 }
 
-// budgetIsAll finds budgets that allow all nodes of a zone to be closed. Zones with one
-// node do not count, because any budget allows this node.
-func budgetIsAll(j *checker, s *subject) []hit {
+// percentage returns the budget as a percentage, and whether it is one and not a number of nodes.
+func (s *subject) percentage() (percent int, is bool) {
+	budget := s.Spec.Budget.MaxReclosed
+	return gate.MaxReclosed(budget, 100), budget == nil || budget.Type == intstr.String
+}
+
+// evictsWidely reports percentages whatever the nodes are; with few nodes, any budget is half of
+// them. What a number means depends on the nodes.
+func evictsWidely(_ *checker, s *subject) []hit {
+	if s.TaintInUse().Effect != corev1.TaintEffectNoExecute || !s.closesInUse() {
+		return nil
+	}
+	text := fmt.Sprintf("the taint is NoExecute, and budget.maxReclosed is %s", s.budgetText())
+	if percent, is := s.percentage(); is {
+		if percent < 50 {
+			return nil
+		}
+		return []hit{{"", text}}
+	}
+	half := s.zones(func(allowed, nodes int) bool { return 2*allowed >= nodes })
+	if len(half) == 0 {
+		return nil
+	}
+	return []hit{{"", fmt.Sprintf("%s, half or more of %s", text, printer.Some(half, namesMax))}}
+}
+
+// budgetIsAll finds budgets that allow all nodes of a zone to be closed.
+func budgetIsAll(_ *checker, s *subject) []hit {
 	if !s.closesInUse() {
 		return nil
 	}
-	zones := make(map[string]int)
-	largest := ""
-	for _, n := range s.nodes {
-		if zones[n.Zone()]++; zones[n.Zone()] > zones[largest] {
-			largest = n.Zone()
-		}
-	}
-	switch n := zones[largest]; {
-	case s.share() >= 100 && gate.MaxReclosed(s.Spec.Budget.MaxReclosed, 1000) >= 1000:
+	if percent, is := s.percentage(); is && percent >= 100 {
 		return []hit{{"", fmt.Sprintf("budget.maxReclosed is %s of the gate's nodes in a zone", s.budgetText())}}
-	case n > 1 && j.Unread[Nodes] == nil && gate.MaxReclosed(s.Spec.Budget.MaxReclosed, n) >= n:
-		return []hit{{"", fmt.Sprintf("budget.maxReclosed is %s, and the largest zone has %d of the gate's nodes", s.budgetText(), n)}}
 	}
-	return nil
+	all := s.zones(func(allowed, nodes int) bool { return allowed >= nodes })
+	if len(all) == 0 {
+		return nil
+	}
+	return []hit{{"", fmt.Sprintf("budget.maxReclosed is %s, which is all of %s", s.budgetText(), printer.Some(all, namesMax))}}
 }
 
 func budgetIsNone(_ *checker, s *subject) []hit {
-	if !s.closesInUse() || s.share() > 0 {
+	if !s.closesInUse() || gate.MaxReclosed(s.Spec.Budget.MaxReclosed, 1) > 0 {
 		return nil
 	}
 	return []hit{{"", fmt.Sprintf("budget.maxReclosed is %s", s.budgetText())}}

@@ -194,6 +194,22 @@ func pools(items ...unstructured.Unstructured) func(*World) {
 
 func nodes(items ...*gate.Node) func(*World) { return func(w *World) { w.Nodes = items } }
 
+// zones replaces the nodes by so many in each zone.
+func zones(sizes ...int) func(*World) {
+	var all []*gate.Node
+	for i, size := range sizes {
+		for j := range size {
+			all = append(all, node(fmt.Sprintf("n%d-%d", i, j), labels.Set{corev1.LabelTopologyZone: fmt.Sprintf("z%d", i)}))
+		}
+	}
+	return nodes(all...)
+}
+
+// evicting returns a gate that closes on nodes in use, with NoExecute and this budget.
+func evicting(maxReclosed string) string {
+	return strings.Replace(agent(onRegression+"  budget: {maxReclosed: "+maxReclosed+"}\n"), "NoSchedule", "NoExecute", 1)
+}
+
 var created = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
 // sample adds a complete Node whose label a was set by a manager some time after the
@@ -205,6 +221,23 @@ func sample(manager string, after time.Duration) func(*World) {
 		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{".":{},"f:a":{}}}}`),
 	}}
 	return func(w *World) { w.Samples = []corev1.Node{n} }
+}
+
+// inZone is a gate that selects nodes by their zone.
+var inZone = by("{matchLabels: {topology.kubernetes.io/zone: z}}")
+
+// zoned adds a complete Node for each manager, which set the Node's zone.
+func zoned(managers ...string) func(*World) {
+	var all []corev1.Node
+	for i, manager := range managers {
+		all = append(all, corev1.Node{ObjectMeta: metav1.ObjectMeta{
+			Name: fmt.Sprintf("n%d", i), CreationTimestamp: metav1.NewTime(created), Labels: map[string]string{corev1.LabelTopologyZone: "z"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{
+				Manager: manager, Time: &metav1.Time{Time: created}, FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:labels":{"f:topology.kubernetes.io/zone":{}}}}`),
+			}},
+		}})
+	}
+	return func(w *World) { w.Samples = all }
 }
 
 // withKubelet makes the samples' writer a process that contains the kubelet.
@@ -511,11 +544,19 @@ var cases = map[string]ruleCases{
 	},
 	"late-label": {
 		bad: map[string]*World{
-			"a role":   with([]string{by("{matchLabels: {node-role.kubernetes.io/worker: ''}}")}),
-			"of a GPU": with([]string{by("{matchLabels: {nvidia.com/gpu.present: 'true'}}")}),
-			"excluded": with([]string{by("{matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]}")}),
+			"a role":                          with([]string{by("{matchLabels: {node-role.kubernetes.io/worker: ''}}")}),
+			"of a GPU":                        with([]string{by("{matchLabels: {nvidia.com/gpu.present: 'true'}}")}),
+			"excluded":                        with([]string{by("{matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]}")}),
+			"written by the cloud controller": with([]string{inZone}, zoned("cloud-controller-manager")),
+			"of one kubelet":                  with([]string{inZone}, zoned("kubelet", "cloud-controller-manager")),
+			"of no kubelet":                   with([]string{inZone}, zoned("k3s")),
+			"on no Node":                      with([]string{inZone}, sample("kubelet", 0)),
 		},
-		good: map[string]*World{"of the kubelet": with([]string{by("{matchLabels: {kubernetes.io/os: linux, pool: p}}")})},
+		good: map[string]*World{
+			"of the kubelet":         with([]string{by("{matchLabels: {kubernetes.io/os: linux, pool: p}}")}),
+			"kubelets register with": with([]string{inZone}, zoned("kubelet")),
+			"of unknown nodes":       with([]string{inZone}, func(w *World) { w.Unread = map[Kind]error{Nodes: errors.New("forbidden")} }),
+		},
 	},
 	"label-set-by-others": {
 		bad: map[string]*World{"by a user": with([]string{by("{matchLabels: {a: b}}")}, sample("kubectl-label", time.Minute))},
@@ -565,8 +606,14 @@ var cases = map[string]ruleCases{
 		bad: map[string]*World{
 			"half of a zone":   with([]string{strings.Replace(agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)}),
 			"the second taint": with([]string{agent(onRegression + "  recloseTaint: {key: example.com/b, effect: NoExecute}\n  budget: {maxReclosed: 50%}\n")}),
+			"a number":         with([]string{evicting("3")}),
+			"of a small zone":  with([]string{evicting("1")}, zones(9, 2)),
+			"without nodes":    with([]string{evicting("50%")}, nodes()),
 		},
 		good: map[string]*World{
+			"a small number":                 with([]string{evicting("2")}),
+			"a number, large zones":          with([]string{evicting("60")}, zones(150, 121)),
+			"a number, without nodes":        with([]string{evicting("60")}, nodes()),
 			"a fifth":                        with([]string{strings.Replace(agent("  reclosePolicy: OnRegression\n"), "NoSchedule", "NoExecute", 1)}),
 			"only at birth":                  with([]string{strings.Replace(agent("  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)}),
 			"another effect on nodes in use": with([]string{strings.Replace(agent(onRegression+"  recloseTaint: {key: example.com/b, effect: NoSchedule}\n  budget: {maxReclosed: 50%}\n"), "NoSchedule", "NoExecute", 1)}),
@@ -577,9 +624,13 @@ var cases = map[string]ruleCases{
 		bad: map[string]*World{
 			"by percentage": with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 100%}\n")}),
 			"by number":     with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 6}\n")}),
+			"a small zone":  with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 2}\n")}, zones(9, 2)),
+			"rounded":       with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 60%}\n")}, zones(9, 2)),
 		},
 		good: map[string]*World{
 			"fewer":               with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 5}\n")}),
+			"a large fleet":       with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 1000}\n")}, zones(1001)),
+			"without nodes":       with([]string{agent("  reclosePolicy: OnRegression\n  budget: {maxReclosed: 1000}\n")}, nodes()),
 			"a zone of one":       with([]string{agent("  reclosePolicy: OnRegression\n")}, nodes(node("n1", nil))),
 			"nothing is budgeted": with([]string{agent("  budget: {maxReclosed: 100%}\n")}),
 		},

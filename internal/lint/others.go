@@ -68,11 +68,16 @@ var lateLabels = []struct{ prefix, by string }{
 	{"karpenter.sh/initialized", "Karpenter"},
 }
 
-func lateLabel(_ *checker, s *subject) (hits []hit) {
-	if !s.waits() {
+// lateLabel ignores labels with which kubelets registered, as far as the Nodes that were read
+// completely show.
+func lateLabel(j *checker, s *subject) (hits []hit) {
+	if !s.waits() || j.Unread[Nodes] != nil {
 		return nil
 	}
 	for _, key := range selectorKeys(s) {
+		if j.registered(key) {
+			continue
+		}
 		for _, l := range lateLabels {
 			if strings.HasPrefix(key, l.prefix) {
 				hits = append(hits, hit{"", fmt.Sprintf("nodeSelector uses the label %s, which is set later by %s", key, l.by)})
@@ -81,6 +86,24 @@ func lateLabel(_ *checker, s *subject) (hits []hit) {
 		}
 	}
 	return hits
+}
+
+// registered reports whether the label of every complete Node that has it was written by the
+// node's kubelet. A process that contains more than the kubelet does not count.
+func (j *checker) registered(label string) bool {
+	found := false
+	for i := range j.Samples {
+		n := &j.Samples[i]
+		if _, has := n.Labels[label]; !has {
+			continue
+		}
+		byKubelet := func(m metav1.ManagedFieldsEntry) bool { return m.Manager == kubeletManager }
+		if !slices.ContainsFunc(labelManagers(n, label), byKubelet) {
+			return false
+		}
+		found = true
+	}
+	return found
 }
 
 func selectorKeys(s *subject) (keys []string) {
@@ -126,23 +149,31 @@ func setLater(n *corev1.Node, key string) (manager string, later bool) {
 	if _, has := n.Labels[key]; !has {
 		return "", false
 	}
-	for i := range n.ManagedFields {
-		m := &n.ManagedFields[i]
-		if m.FieldsV1 == nil {
-			continue
-		}
-		fields := managed(m.FieldsV1.GetRawBytes())
-		if _, has := fields.Labels["f:"+key]; !has {
-			continue
-		}
-		_, containsKubelet := fields.Annotations["f:"+kubeletAnnotation]
-		if m.Manager == "kubelet" || containsKubelet || m.Time == nil || m.Time.Sub(n.CreationTimestamp.Time) <= creationWindow {
+	for _, m := range labelManagers(n, key) {
+		_, containsKubelet := managed(m.FieldsV1.GetRawBytes()).Annotations["f:"+kubeletAnnotation]
+		if m.Manager == kubeletManager || containsKubelet || m.Time == nil || m.Time.Sub(n.CreationTimestamp.Time) <= creationWindow {
 			return "", false // it may have been set at creation
 		}
 		manager, later = m.Manager, true
 	}
 	return manager, later
 }
+
+// labelManagers returns the entries of the Node's managers that own a label.
+func labelManagers(n *corev1.Node, label string) (owners []metav1.ManagedFieldsEntry) {
+	for _, m := range n.ManagedFields {
+		if m.FieldsV1 == nil {
+			continue
+		}
+		if _, owns := managed(m.FieldsV1.GetRawBytes()).Labels["f:"+label]; owns {
+			owners = append(owners, m)
+		}
+	}
+	return owners
+}
+
+// kubeletManager is the name of the kubelet's binary, which is also that of its manager.
+const kubeletManager = "kubelet"
 
 // kubeletAnnotation is set by kubelets only. In k3s and others, one process contains the kubelet and
 // the controllers. It has one entry, whose time changes with each of its writes.

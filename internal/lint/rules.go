@@ -127,7 +127,7 @@ var Rules = []Rule{
 		Do:  "Set nodeTaintsPolicy: Honor in the topologySpreadConstraints of the workloads.",
 	},
 	{
-		ID: "late-label", Severity: Warning, check: lateLabel,
+		ID: "late-label", Severity: Warning, Needs: []Kind{Nodes}, check: lateLabel,
 		Why: "The label is not on the Node when it is created. If the selector requires the label, new nodes are open until it is set; if the selector excludes it, the gate closes on them until then.",
 		Do:  "Select by a label with which kubelets register (--node-labels, or the labels of the node pool), or add the gate's taint to the taints of the pool.",
 	},
@@ -147,7 +147,7 @@ var Rules = []Rule{
 		Do:  "Change the writer of the taint (the pool's taints, kubelet --register-with-taints) to the gate's effect, or the gate's nodeSelector to select the nodes. Then remove the taints that remain: kubectl taint nodes NAME KEY:EFFECT-.",
 	},
 	{
-		ID: "evicts-widely", Severity: Warning, check: evictsWidely,
+		ID: "evicts-widely", Severity: Warning, Needs: []Kind{Nodes}, check: evictsWidely,
 		Why: "The taint evicts running pods immediately and regardless of PodDisruptionBudgets, on half of a zone's nodes or more at a time.",
 		Do:  "Lower budget.maxReclosed, or use NoSchedule.",
 	},
