@@ -31,7 +31,7 @@ var (
 		cel.CostLimit(CostLimit),
 		chargeCalls,
 		cel.CostTrackerOptions(interpreter.PresenceTestHasCost(false)),
-		chargeWork, limitComparisons,
+		chargeWork, limitComparisons, orderLiterals,
 	}
 )
 

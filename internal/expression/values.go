@@ -69,7 +69,7 @@ func (n node) foreignTaints() []corev1.Taint {
 // info contains the nodeInfo fields that are stored for the node.
 type info map[string]string
 
-// adapter converts facts to CEL values.
+// adapter converts facts and the contents of objects to CEL values.
 type adapter struct{ types.Adapter }
 
 // NativeToValue implements types.Adapter.
@@ -79,8 +79,14 @@ func (a adapter) NativeToValue(value any) ref.Val {
 		return listOf(a, v, conditionType, conditionFields)
 	case []corev1.Taint:
 		return listOf(a, v, taintType, taintFields)
+	case map[string]string:
+		return orderedMap{types.NewStringStringMap(a, v)}
 	case map[string]resource.Quantity:
-		return types.NewDynamicMap(a, v)
+		return types.NewDynamicMap(a, v) // its keys must be literals, so no loop reads it
+	case map[string]any:
+		return orderedMap{types.NewStringInterfaceMap(a, v)}
+	case []any: // its elements may be maps
+		return types.NewDynamicList(a, v)
 	case info:
 		return &record[info]{value: &v, of: nodeInfoType, fields: infoFields}
 	case resource.Quantity:

@@ -77,52 +77,18 @@ func withGroups(costs map[string]func(args []ref.Val) uint64) map[string]func(ar
 // limitWork returns an environment whose functions return an error if their work would
 // cost more than CostLimit.
 func limitWork(env *cel.Env) (*cel.Env, error) {
-	var limited []cel.EnvOption
-	for name, function := range env.Functions() {
-		bindings, err := function.Bindings()
-		if err != nil {
-			return nil, err
+	return rebind(env, func(_ string, o *decls.OverloadDecl, binding *functions.Overload) call {
+		cost := work[o.ID()]
+		if cost == nil {
+			return nil
 		}
-		bound := make(map[string]*functions.Overload, len(bindings))
-		for _, b := range bindings {
-			bound[b.Operator] = b
-		}
-		for _, o := range function.OverloadDecls() {
-			if cost := work[o.ID()]; cost != nil && bound[o.ID()] != nil {
-				limited = append(limited, cel.Function(name, limitedOverload(o, bound[o.ID()], cost), decls.DisableTypeGuards(true)))
+		return func(args ...ref.Val) ref.Val {
+			if cost(args) > CostLimit {
+				return errTooMuchWork()
 			}
+			return invoke(binding, args)
 		}
-	}
-	return env.Extend(limited...)
-}
-
-// limitedOverload returns an overload that calls the binding only if it does not cost too
-// much.
-func limitedOverload(o *decls.OverloadDecl, binding *functions.Overload, cost func([]ref.Val) uint64) cel.FunctionOpt {
-	overload := cel.Overload
-	if o.IsMemberFunction() {
-		overload = cel.MemberOverload
-	}
-	call := func(args ...ref.Val) ref.Val {
-		if cost(args) > CostLimit {
-			return errTooMuchWork()
-		}
-		switch {
-		case len(args) == 1 && binding.Unary != nil:
-			return binding.Unary(args[0])
-		case len(args) == 2 && binding.Binary != nil:
-			return binding.Binary(args[0], args[1])
-		}
-		return binding.Function(args...)
-	}
-	implementation := cel.FunctionBinding(call)
-	switch len(o.ArgTypes()) {
-	case 1:
-		implementation = cel.UnaryBinding(func(a ref.Val) ref.Val { return call(a) })
-	case 2:
-		implementation = cel.BinaryBinding(func(a, b ref.Val) ref.Val { return call(a, b) })
-	}
-	return overload(o.ID(), o.ArgTypes(), o.ResultType(), implementation)
+	})
 }
 
 func errTooMuchWork() ref.Val {
