@@ -3,8 +3,6 @@
 package feed
 
 import (
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -175,29 +173,6 @@ func With(m map[string]string, key, value string) map[string]string {
 	}
 	m[key] = value
 	return m
-}
-
-// sameFacts reports whether two states of a node are equal for decisions, apart from
-// heartbeats (see sameHeartbeats).
-func sameFacts(a, b *gate.Node) bool {
-	return sameForAll(a, b) &&
-		maps.Equal(a.Annotations, b.Annotations) &&
-		maps.EqualFunc(a.Allocatable, b.Allocatable, resource.Quantity.Equal) &&
-		maps.Equal(a.Info, b.Info) &&
-		maps.Equal(a.Records, b.Records) &&
-		slices.EqualFunc(a.Taints, b.Taints, SameTaint) &&
-		slices.EqualFunc(a.Conditions, b.Conditions, sameCondition)
-}
-
-// sameHeartbeats reports whether the heartbeats of the conditions are equal. Few
-// decisions depend on them.
-func sameHeartbeats(a, b *gate.Node) bool {
-	return slices.EqualFunc(a.Conditions, b.Conditions, func(a, b gate.Condition) bool { return a.Heartbeat.Equal(b.Heartbeat) })
-}
-
-// SameTaint reports whether two taints are equal, including their value and time.
-func SameTaint(a, b corev1.Taint) bool {
-	return a.MatchTaint(&b) && a.Value == b.Value && a.TimeAdded.Equal(b.TimeAdded)
 }
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/nodediff"
 	"github.com/nodegate/nodegate/internal/kube/packed"
 )
 
@@ -226,9 +227,9 @@ func (s *Nodes) diff(old, now *packed.Node) gate.Change {
 	before, after := old.Unpack(), now.Unpack()
 	s.boots.update(before, after, s.clock.Now())
 	switch {
-	case !same && !sameFacts(before, after):
-		return changeOf(before, after)
-	case s.heartbeats && !sameHeartbeats(before, after):
+	case !same && !nodediff.SameFacts(before, after):
+		return nodediff.Of(before, after)
+	case s.heartbeats && !nodediff.SameHeartbeats(before, after):
 		return gate.ChangeOf(gate.Aspect{Kind: gate.AspectHeartbeats})
 	}
 	return gate.Change{}

@@ -21,6 +21,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/feed"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodediff"
 )
 
 // opening is the verdict of a gate that opens because of its signals.
@@ -469,7 +470,7 @@ func patchDoesWhatWasDecided() func(*rapid.T) {
 			t.Fatalf("patch does not apply: %s", patch)
 		}
 		got := s.Convert(after)
-		if len(got.Taints)+len(d.Taints) > 0 && !slices.EqualFunc(got.Taints, d.Taints, feed.SameTaint) {
+		if len(got.Taints)+len(d.Taints) > 0 && !slices.EqualFunc(got.Taints, d.Taints, nodediff.SameTaint) {
 			t.Fatalf("taints = %v, want %v; patch %s", got.Taints, d.Taints, patch)
 		}
 		if want := recordsAfter(n, d); !maps.Equal(got.Records, want) {
