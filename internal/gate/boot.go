@@ -50,6 +50,11 @@ type Boot struct {
 	// is empty, the change was not a reboot: the Node replaced another Node of the same
 	// name.
 	Known []Incarnation
+	// Ahead reports that the boot is known from a response of the API server, and that the
+	// watch has not delivered it yet. There may have been boots in between, and statuses that
+	// were written in any of them may still be delivered: what is known of pods does not
+	// distinguish these boots.
+	Ahead bool
 }
 
 // bootSeen returns when the node was first observed in its current boot.

@@ -96,6 +96,37 @@ func TestDigestIsTwoBootsOld(t *testing.T) {
 	}
 }
 
+// A response shows a boot before the watch does: the pod's status may be from a boot in between,
+// or from the boot before. When the watch has caught up, pods count as after any other boot.
+func TestBootAheadOfTheWatch(t *testing.T) {
+	for name, s := range map[string]*sim{
+		"closed while unreachable": aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", true).ready("Unknown"),
+		"open":                     aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", false),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.run(t)
+			s.boot("c").after(time.Second).ready("True").facts.Boot.Ahead = true
+			if d := s.run(t); d.Verdicts[0].After != v1alpha1.StateClosed {
+				t.Fatalf("is not closed in the new boot: %s", show(d))
+			}
+			s.pod("cni", "of boot b", true).after(time.Second)
+			if d := s.run(t); d.Verdicts[0].After != v1alpha1.StateClosed {
+				t.Errorf("opens because of a pod that may be of any boot: %s", show(d))
+			}
+			if d := s.run(t); d.Changes {
+				t.Errorf("writes again: %s", show(d))
+			}
+			s.facts.Boot.Ahead, s.facts.Boot.Known = false, []Incarnation{somePod("pod", "of boot b", epoch).Incarnation}
+			if d := s.run(t); d.Verdicts[0].After != v1alpha1.StateClosed {
+				t.Errorf("opens because of a pod that was ready before the watch delivered the boot: %s", show(d))
+			}
+			if d := s.pod("cni", "of boot c", true).after(time.Second).run(t); !d.Verdicts[0].Opened() {
+				t.Errorf("a pod of the current boot: %s", show(d))
+			}
+		})
+	}
+}
+
 // A boot whose start was not observed is not proved by a shutdown that is announced and
 // cancelled, nor by unreachability, before the kubelet has corrected the status of the
 // pod.

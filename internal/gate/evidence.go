@@ -130,10 +130,11 @@ func (g *Gate) takeDigest(f *Facts) (Digest, bool) {
 // includes only pods that are ready: if any other pod becomes ready later, that happens
 // in the new boot, regardless of the order in which the kubelet writes its statuses. A
 // pod that runs once may succeed later although it ran before the boot, so all of these
-// are included.
+// are included. While the boot is ahead of the watch, a pod's status of an earlier boot may
+// be delivered later, so no pod is evidence.
 func (g *Gate) takeDigestOfBoot(f *Facts) (Digest, bool) {
 	pods, observed := g.evidence(f)
-	if !observed {
+	if !observed || f.Boot.Ahead {
 		return digestAll, false
 	}
 	return digestWhere(pods, func(p *Pod) bool { return p.Ready || p.Run != (Run{}) }), true

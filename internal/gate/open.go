@@ -61,7 +61,7 @@ func (d *decider) noteBoot(s *slot) {
 		return
 	case r.awaitsBoot() && !d.bootsNow() && (d.Node.Silent() || d.Node.ShuttingDown):
 		return // it closed in an unproved boot, and nothing can be proved now
-	case !r.awaitsBoot() || d.Boot.After != r.Boot:
+	case !r.awaitsBoot() || d.Boot.After != r.Boot || d.Boot.Ahead:
 		// Pods may have become ready, in the old boot or in an unobserved one, without
 		// opening the gate.
 		r.Digest = digestAll

@@ -52,8 +52,8 @@ func (b *boots) add(name string, at time.Time) {
 	b.byName[name] = seen
 }
 
-// update records a later state of a node from the watch or from a response.
-func (b *boots) update(old, now *gate.Node, at time.Time) {
+// update records a later state of a node from the watch, or from a response that is ahead of it.
+func (b *boots) update(old, now *gate.Node, at time.Time, ahead bool) {
 	if old.UID == now.UID && old.BootID == now.BootID {
 		return
 	}
@@ -62,15 +62,36 @@ func (b *boots) update(old, now *gate.Node, at time.Time) {
 		seen.Known = b.knownPods(now.Name)
 	}
 	if old.UID == now.UID {
-		seen.After = old.BootID
+		seen.After, seen.Ahead = old.BootID, ahead
 	}
 	b.byName[now.Name] = seen
+}
+
+// pass records a state from the watch that is older than one from a response. The watch delivers
+// every state, so the last other boot is the one before the boot that it has not reached.
+func (b *boots) pass(late, stored *packed.Node) {
+	if boot := b.byName[late.Name]; boot.Ahead && late.UID() == stored.UID() && late.BootID() != stored.BootID() {
+		boot.After = late.BootID()
+		b.byName[late.Name] = boot
+	}
+}
+
+// caughtUp records that the watch has delivered the stored state of a node or a later one. It
+// reports whether the node's boot was ahead.
+func (b *boots) caughtUp(name string) bool {
+	boot := b.byName[name]
+	if !boot.Ahead {
+		return false
+	}
+	boot.Ahead, boot.Known = false, b.knownPods(name)
+	b.byName[name] = boot
+	return true
 }
 
 // relist records a node of a list, where old may be nil. How often the node has booted
 // since the previous state is unknown, and so is when.
 func (b *boots) relist(old, now *packed.Node, at time.Time) {
-	if !b.began.IsZero() && b.differs(old, now) {
+	if !b.began.IsZero() && (b.differs(old, now) || b.byName[now.Name].Ahead) {
 		b.byName[now.Name] = gate.Boot{Seen: at}
 	}
 }

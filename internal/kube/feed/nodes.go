@@ -190,10 +190,15 @@ func (s *Nodes) Update(change func() []nodeChange) {
 // returns the nodes whose facts have changed.
 func (s *Nodes) Put(n *packed.Node) []nodeChange {
 	if old, known := s.byName[n.Name]; known && older(n, old) {
+		s.boots.pass(n, old)
 		return nil
 	}
 	delete(s.observed, n.Name)
-	return s.take(n)
+	changes := s.take(n)
+	if s.boots.caughtUp(n.Name) {
+		changes = append(changes, nodeChange{n.Name, gate.Everything()})
+	}
+	return changes
 }
 
 // take stores a node that is not older than the stored state.
@@ -225,7 +230,7 @@ func (s *Nodes) diff(old, now *packed.Node) gate.Change {
 		return gate.Change{}
 	}
 	before, after := old.Unpack(), now.Unpack()
-	s.boots.update(before, after, s.clock.Now())
+	s.boots.update(before, after, s.clock.Now(), s.observed[now.Name])
 	switch {
 	case !same && !nodediff.SameFacts(before, after):
 		return nodediff.Of(before, after)

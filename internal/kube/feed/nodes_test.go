@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clientfeatures "k8s.io/client-go/features"
 	clientfeaturestesting "k8s.io/client-go/features/testing"
@@ -111,6 +112,14 @@ func TestListOlderThanWrite(t *testing.T) {
 	}
 }
 
+// booted returns a Node in a boot.
+func booted(boot, version string) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "a", ResourceVersion: version},
+		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: boot}},
+	}
+}
+
 // Boot contains whether the beginning of a boot was observed, and when the boot was first
 // observed.
 func TestObservedBoots(t *testing.T) {
@@ -120,24 +129,35 @@ func TestObservedBoots(t *testing.T) {
 	began := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	first := func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "x", "5")}, "5") }
 	known := []gate.Incarnation{7} // the pods that are ready, at any time
+	response := func(boot, version string) func(nodeSink) {
+		return func(s nodeSink) { s.observe(booted(boot, version)) }
+	}
 	later := func(minutes int) time.Time { return began.Add(time.Duration(minutes) * time.Minute) }
 	for name, c := range map[string]struct {
 		steps []func(s nodeSink) // one per minute
 		want  gate.Boot
 	}{
-		"listed at first":                 {[]func(nodeSink){first}, gate.Boot{Seen: began}},
-		"a new node":                      {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt(nil, "4") }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1)}},
-		"reboots":                         {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
-		"reboots and changes":             {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "y", "7")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
-		"reboots and is listed":           {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "y", "7")}, "8") }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
-		"reboots twice":                   {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "z", "7")) }}, gate.Boot{Seen: later(2), After: "y", Known: known}},
-		"reboots while not watched":       {[]func(nodeSink){first, func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "y", "6")}, "8") }}, gate.Boot{Seen: later(1)}},
-		"created while not watched":       {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt(nil, "4") }, first}, gate.Boot{Seen: later(1)}},
-		"reports its first boot ID":       {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "", "5")}, "5") }, func(s nodeSink) { s.Put(node("a", "x", "6")) }}, gate.Boot{Seen: later(1)}},
-		"another Node of this name":       {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("b", "y", "6")) }}, gate.Boot{Seen: later(1), Known: known}},
-		"deleted and created again":       {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Drop(node("a", "y", "7")) }, func(s nodeSink) { s.Put(node("b", "y", "8")) }}, gate.Boot{Seen: later(3), Known: known}},
-		"created again much later":        {[]func(nodeSink){first, func(s nodeSink) { s.Drop(node("a", "x", "6")) }, func(nodeSink) {}, func(s nodeSink) { s.Put(node("b", "y", "8")) }}, gate.Boot{Seen: later(3)}},
-		"late event of the previous boot": {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
+		"listed at first":                  {[]func(nodeSink){first}, gate.Boot{Seen: began}},
+		"a new node":                       {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt(nil, "4") }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1)}},
+		"reboots":                          {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
+		"reboots and changes":              {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "y", "7")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
+		"reboots and is listed":            {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "y", "7")}, "8") }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
+		"reboots twice":                    {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "z", "7")) }}, gate.Boot{Seen: later(2), After: "y", Known: known}},
+		"reboots while not watched":        {[]func(nodeSink){first, func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "y", "6")}, "8") }}, gate.Boot{Seen: later(1)}},
+		"created while not watched":        {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt(nil, "4") }, first}, gate.Boot{Seen: later(1)}},
+		"reports its first boot ID":        {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "", "5")}, "5") }, func(s nodeSink) { s.Put(node("a", "x", "6")) }}, gate.Boot{Seen: later(1)}},
+		"another Node of this name":        {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("b", "y", "6")) }}, gate.Boot{Seen: later(1), Known: known}},
+		"deleted and created again":        {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Drop(node("a", "y", "7")) }, func(s nodeSink) { s.Put(node("b", "y", "8")) }}, gate.Boot{Seen: later(3), Known: known}},
+		"created again much later":         {[]func(nodeSink){first, func(s nodeSink) { s.Drop(node("a", "x", "6")) }, func(nodeSink) {}, func(s nodeSink) { s.Put(node("b", "y", "8")) }}, gate.Boot{Seen: later(3)}},
+		"a response is ahead of the watch": {[]func(nodeSink){first, response("z", "8")}, gate.Boot{Seen: later(1), After: "x", Known: known, Ahead: true}},
+		"the watch catches up":             {[]func(nodeSink){first, response("z", "8"), func(s nodeSink) { s.Put(node("a", "z", "8")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
+		"the watch passes the response":    {[]func(nodeSink){first, response("z", "8"), func(s nodeSink) { s.Put(node("a", "x", "7")) }, func(s nodeSink) { s.Put(node("a", "z", "9")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
+		"there was a boot in between":      {[]func(nodeSink){first, response("z", "8"), func(s nodeSink) { s.Put(node("a", "y", "7")) }, func(s nodeSink) { s.Put(node("a", "z", "8")) }}, gate.Boot{Seen: later(1), After: "y", Known: known}},
+		"and another boot":                 {[]func(nodeSink){first, response("z", "8"), func(s nodeSink) { s.Put(node("a", "w", "9")) }}, gate.Boot{Seen: later(2), After: "z", Known: known}},
+		"a list catches up":                {[]func(nodeSink){first, response("z", "8"), func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "z", "8")}, "9") }}, gate.Boot{Seen: later(2)}},
+		"a list that is older":             {[]func(nodeSink){first, response("z", "8"), func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "x", "7")}, "7") }}, gate.Boot{Seen: later(1), After: "x", Known: known, Ahead: true}},
+		"a response in the same boot":      {[]func(nodeSink){first, response("x", "8")}, gate.Boot{Seen: began}},
+		"late event of the previous boot":  {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := nodeSink{Nodes: NewNodes(IgnoreChange)}
@@ -150,6 +170,27 @@ func TestObservedBoots(t *testing.T) {
 				t.Errorf("%+v, want %+v", f.Boot, c.want)
 			}
 		})
+	}
+}
+
+// A node is decided about again when the watch has delivered a boot that was known from a response.
+func TestWatchCatchesUpWithABoot(t *testing.T) {
+	var changes []gate.Change
+	s := nodeSink{Nodes: NewNodes(func(_ string, c gate.Change) { changes = append(changes, c) })}
+	s.ReplaceAt([]*packed.Node{s.pack(booted("x", "5"))}, "5")
+	s.observe(booted("y", "7"))
+	changes = nil
+	s.Put(s.pack(booted("x", "6")))
+	if len(changes) > 0 {
+		t.Errorf("an older state is announced: %+v", changes)
+	}
+	s.Put(s.pack(booted("y", "7")))
+	if len(changes) != 1 || !changes[0].IsEverything() {
+		t.Errorf("announced are %+v, want everything once", changes)
+	}
+	s.Put(s.pack(booted("y", "8")))
+	if len(changes) != 1 {
+		t.Errorf("announced are %+v, want no more", changes)
 	}
 }
 
