@@ -28,12 +28,28 @@ var chargeWork = cel.CostTrackerOptions(func() []interpreter.CostTrackerOption {
 	} {
 		charged[overload] = ordering
 	}
+	for _, t := range sortable {
+		charged["list_"+t.TypeName()+"_sort"], charged["list_"+t.TypeName()+"_sortByAssociatedKeys"] = sorting, sorting
+	}
 	var all []interpreter.CostTrackerOption
 	for overload, of := range charged {
 		all = append(all, chargeOverload(overload, of))
 	}
 	return all
 }()...)
+
+// sortable contains the types of the elements of lists that can be sorted.
+var sortable = []*cel.Type{
+	cel.IntType, cel.UintType, cel.DoubleType, cel.BoolType, cel.DurationType, cel.TimestampType, cel.StringType, cel.BytesType,
+}
+
+// sorting returns the cost of sorting a list by itself or, with sortBy, by the keys in the last
+// argument. The library's own cost is about the same, but it panics if the list could not be
+// computed, and hides the error.
+func sorting(args []ref.Val) uint64 {
+	n := size(args[len(args)-1])
+	return 2 * product(n, n)
+}
 
 // chargeOverload charges the calls of an overload.
 func chargeOverload(overload string, of func(args []ref.Val) uint64) interpreter.CostTrackerOption {

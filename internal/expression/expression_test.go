@@ -124,6 +124,8 @@ func TestMissingValues(t *testing.T) {
 		`nodeInfo.machineID == ""`:                           "no such field: machineID",
 		`conditions.all(c, c.lastTransitionTime >= created)`: "no such field: lastTransitionTime",
 		`conditions[7].status == "True"`:                     "index out of bounds: 7",
+		`labels.zone.split(",").sort()[0] == "a"`:            "no such key: zone",
+		`conditions.sortBy(c, labels.zone)[0].type == "a"`:   "no such key: zone",
 		`int(labels["pool"]) > 1`:                            "type conversion error",
 		`semver(labels["pool"]).major() == 1`:                "No Major.Minor.Patch",
 		`1 / (labels.size() - 2) == 1`:                       "division by zero",
