@@ -82,7 +82,7 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 	if env, err = env.Extend(typed...); err != nil {
 		return nil, err
 	}
-	return env.Extend(append(variables, cel.CustomTypeAdapter(adapter{env.CELTypeAdapter()}))...)
+	return env.Extend(append(variables, cel.CustomTypeAdapter(&adapter{env.CELTypeAdapter()}))...)
 })
 
 // boundedLanguage returns the CEL environment of the language without variables. Its

@@ -33,7 +33,7 @@ var objectEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	return env.Extend(cel.Variable(objectVariable, cel.MapType(cel.StringType, cel.DynType)), cel.CustomTypeAdapter(adapter{env.CELTypeAdapter()}))
+	return env.Extend(cel.Variable(objectVariable, cel.MapType(cel.StringType, cel.DynType)), cel.CustomTypeAdapter(&adapter{env.CELTypeAdapter()}))
 })
 
 // CompileObject is Compile for an expression over an object of any kind, which is the

@@ -73,7 +73,7 @@ type info map[string]string
 type adapter struct{ types.Adapter }
 
 // NativeToValue implements types.Adapter.
-func (a adapter) NativeToValue(value any) ref.Val {
+func (a *adapter) NativeToValue(value any) ref.Val {
 	switch v := value.(type) {
 	case []gate.Condition:
 		return listOf(a, v, conditionType, conditionFields)
