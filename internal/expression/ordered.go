@@ -48,8 +48,8 @@ func compareKeys(a, b ref.Val) int {
 	if byType := cmp.Compare(a.Type().TypeName(), b.Type().TypeName()); byType != 0 {
 		return byType
 	}
-	if comparable, ok := a.(traits.Comparer); ok {
-		if result, ok := comparable.Compare(b).(types.Int); ok {
+	if comparer, ok := a.(traits.Comparer); ok {
+		if result, ok := comparer.Compare(b).(types.Int); ok {
 			return int(result)
 		}
 	}
@@ -116,7 +116,9 @@ func orderBuiltMaps(env *cel.Env) (*cel.Env, error) {
 			return nil
 		}
 		return func(args ...ref.Val) ref.Val {
-			if m, ok := args[0].(traits.MutableMapper); ok {
+			switch m := args[0].(type) {
+			case orderedWhenBuilt: // all but the first time
+			case traits.MutableMapper:
 				args[0] = orderedWhenBuilt{m}
 			}
 			return invoke(binding, args)

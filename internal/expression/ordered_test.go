@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
@@ -98,5 +101,29 @@ func TestLoopsOverLargeMaps(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(10, func() { _, _ = first.Holds(object) }); n > 100 {
 		t.Errorf("reading the first of %d keys allocates %.0f objects", len(labels), n)
+	}
+}
+
+// A loop that builds a map wraps it once, not again for each key.
+func TestBuiltMapsAreWrappedOnce(t *testing.T) {
+	env, err := boundedLanguage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	bindings, err := env.Functions()[insertion].Bindings()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m ref.Val = types.NewMutableMap(types.DefaultTypeAdapter, nil)
+	for i := range 3 {
+		for _, b := range bindings {
+			if b.Operator == "@mapInsert_map_key_value" {
+				m = b.Function(m, types.Int(i), types.True)
+			}
+		}
+	}
+	built, ok := m.(orderedWhenBuilt)
+	if _, again := built.MutableMapper.(orderedWhenBuilt); !ok || again || built.ToImmutableMap().Size() != types.Int(3) {
+		t.Errorf("the map is %#v", m)
 	}
 }
