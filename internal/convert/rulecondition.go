@@ -103,7 +103,7 @@ func allOf(all []ruleCondition, policy v1alpha1.ReclosePolicy) []v1alpha1.Signal
 		if policy == v1alpha1.RecloseNever {
 			s.Condition = c.signal()
 		} else { // a condition signal with the status Unknown would not close the gate
-			s.Expression = met("all", c)
+			s.Expression = met(policyAllOf, c)
 		}
 		out = append(out, s)
 	}
@@ -113,7 +113,7 @@ func allOf(all []ruleCondition, policy v1alpha1.ReclosePolicy) []v1alpha1.Signal
 	// One gate, and not several ones with the same taint: these would not have to be met
 	// at the same time.
 	out = nil
-	for _, source := range packed("all", all) {
+	for _, source := range packed(policyAllOf, all) {
 		out = append(out, v1alpha1.Signal{Name: source.Name, SignalSource: source.SignalSource})
 	}
 	return out
@@ -121,7 +121,7 @@ func allOf(all []ruleCondition, policy v1alpha1.ReclosePolicy) []v1alpha1.Signal
 
 // anyOf returns a signal that holds if one of the conditions is met.
 func anyOf(all []ruleCondition) []v1alpha1.Signal {
-	switch sources := packed("exists", all); len(sources) {
+	switch sources := packed(policyAnyOf, all); len(sources) {
 	case 0:
 		return nil
 	case 1:
@@ -150,7 +150,7 @@ type conditionGroup struct {
 
 // packed returns as few expressions as possible, in a stable order. Each covers conditions
 // with the same status that are treated alike if they are missing.
-func packed(macro string, all []ruleCondition) []v1alpha1.NamedSource {
+func packed(policy string, all []ruleCondition) []v1alpha1.NamedSource {
 	groups := map[conditionGroup][]ruleCondition{}
 	var order []conditionGroup
 	for _, c := range all {
@@ -158,21 +158,24 @@ func packed(macro string, all []ruleCondition) []v1alpha1.NamedSource {
 		if len(groups[g]) == 0 {
 			order = append(order, g)
 		}
-		groups[g] = append(groups[g], c)
+		// Types are counted, so each may occur only once.
+		if !slices.ContainsFunc(groups[g], func(other ruleCondition) bool { return other.kind == c.kind }) {
+			groups[g] = append(groups[g], c)
+		}
 	}
 	used := names{}
 	var out []v1alpha1.NamedSource
 	for _, g := range order {
 		for rest := groups[g]; len(rest) > 0; {
 			n := len(rest)
-			for n > 1 && len(met(macro, rest[:n]...)) > maxExpression {
+			for n > 1 && len(met(policy, rest[:n]...)) > maxExpression {
 				n--
 			}
 			name := "conditions"
 			if n == 1 {
 				name = rest[0].kind
 			}
-			out = append(out, v1alpha1.NamedSource{Name: used.unique(name), SignalSource: v1alpha1.SignalSource{Expression: met(macro, rest[:n]...)}})
+			out = append(out, v1alpha1.NamedSource{Name: used.unique(name), SignalSource: v1alpha1.SignalSource{Expression: met(policy, rest[:n]...)}})
 			rest = rest[n:]
 		}
 	}
@@ -180,24 +183,30 @@ func packed(macro string, all []ruleCondition) []v1alpha1.NamedSource {
 }
 
 // met returns an expression that is true if the conditions of a group are met: all of them,
-// or one of them, according to the macro.
-func met(macro string, group ...ruleCondition) string {
+// or one of them, according to the policy. It consists of one loop, because a loop over types
+// within a loop over conditions exceeds the cost limit on nodes with many conditions. It counts
+// conditions instead: a node has at most one of each type.
+func met(policy string, group ...ruleCondition) string {
 	quoted := make([]string, len(group))
 	for i, c := range group {
 		quoted[i] = strconv.Quote(c.kind)
 	}
-	is := quoted[0]
+	is, isNot := "c.type == "+quoted[0], "c.type != "+quoted[0]
 	if len(group) > 1 {
-		is = "t"
+		is = "c.type in [" + strings.Join(quoted, ", ") + "]"
+		isNot = "!(" + is + ")"
 	}
-	one := fmt.Sprintf("conditions.exists(c, c.type == %s && c.status == %q)", is, group[0].status)
-	if group[0].metIfMissing() {
-		one = fmt.Sprintf("conditions.all(c, c.type != %s || c.status == %q)", is, group[0].status)
+	every := policy == policyAllOf || len(group) == 1
+	switch status, missing := group[0].status, group[0].metIfMissing(); {
+	case every && missing:
+		return fmt.Sprintf("conditions.all(c, %s || c.status == %q)", isNot, status)
+	case missing:
+		return fmt.Sprintf("conditions.filter(c, %s && c.status != %q).size() < %d", is, status, len(group))
+	case every && len(group) > 1:
+		return fmt.Sprintf("conditions.filter(c, %s && c.status == %q).size() == %d", is, status, len(group))
+	default:
+		return fmt.Sprintf("conditions.exists(c, %s && c.status == %q)", is, status)
 	}
-	if len(group) == 1 {
-		return one
-	}
-	return fmt.Sprintf("[%s].%s(t, %s)", strings.Join(quoted, ", "), macro, one)
 }
 
 // expressionBytes returns the length of the distinct expressions of the signals.

@@ -229,6 +229,38 @@ func TestCostOfAnEvaluation(t *testing.T) {
 	}
 }
 
+// Two nested loops over conditions work only on nodes with few conditions. One loop that searches a
+// list of types, as docs/guides/expressions.md recommends, works on all nodes.
+func TestCostOfNestedLoops(t *testing.T) {
+	with := func(conditions int) *gate.Node {
+		n := &gate.Node{}
+		for i := range conditions {
+			n.Conditions = append(n.Conditions, gate.Condition{Type: "example.com/" + strconv.Itoa(i), Status: corev1.ConditionTrue})
+		}
+		return n
+	}
+	for _, expression := range []string{
+		`conditions.all(c, conditions.exists(d, c.type == d.type && d.status == "True"))`,
+		`!conditions.exists(c, conditions.exists(d, c.type != d.type && c.status == "True" && d.status == "False"))`,
+	} {
+		e := mustCompile(t, expression)
+		if got, err := e.Holds(with(20), ownKey); err != nil || !got {
+			t.Errorf("%s with 20 conditions: %v, %v", expression, got, err)
+		}
+		if got, err := e.Holds(with(42), ownKey); err == nil || got || !strings.Contains(err.Error(), "cost limit exceeded") {
+			t.Errorf("%s with 42 conditions: %v, %v", expression, got, err)
+		}
+	}
+	for _, expression := range []string{
+		`conditions.filter(c, c.type in ["example.com/1", "example.com/999"] && c.status == "True").size() == 2`,
+		`conditions.exists(c, c.type in ["example.com/999", "example.com/1000"] && c.status == "True")`,
+	} {
+		if got, err := mustCompile(t, expression).Holds(with(1000), ownKey); err != nil || !got {
+			t.Errorf("%s with 1,000 conditions: %v, %v", expression, got, err)
+		}
+	}
+}
+
 // Quantities that would require billions of digits to compare are rejected; all others
 // are parsed as in Kubernetes.
 func TestQuantities(t *testing.T) {
