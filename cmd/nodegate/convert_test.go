@@ -71,6 +71,22 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+const initDaemonSet = "kind: DaemonSet\nmetadata: {name: init, namespace: warm-up}\nspec: {template: {metadata: {labels: {startup.k8s.io/component: init}}}}\n"
+
+// The namespace that a manifest specifies counts. The note mentions --init-namespace only where the
+// flag has an effect.
+func TestConvertInitNamespaceOfManifests(t *testing.T) {
+	for _, args := range [][]string{{"nodetaintshandler", "-"}, {"nodetaintshandler", "--init-namespace=warm-up", "-"}} {
+		stdout, stderr, err := convertCommand(initDaemonSet, args...)
+		if err != nil || !strings.Contains(stdout, "namespace: warm-up") || !strings.Contains(stderr, "in namespace warm-up only") {
+			t.Errorf("%v: %v\n%s\n%s", args, err, stdout, stderr)
+		}
+		if strings.Contains(stdout+stderr, "--init-namespace") {
+			t.Errorf("%v: --init-namespace has no effect, but is mentioned:\n%s", args, stderr)
+		}
+	}
+}
+
 // If meaning would be lost, no gates are printed.
 func TestConvertRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -83,6 +99,9 @@ func TestConvertRefuses(t *testing.T) {
 		"no file":                     {"", []string{"tainter", "/nowhere/x.toml"}, "/nowhere/x.toml"},
 		"no argument":                 {"", []string{"istio"}, "takes one FILE"},
 		"unknown format":              {matcher, []string{"tainter", "--format=ini", "-"}, "--format"},
+		"another namespace":           {initDaemonSet, []string{"nodetaintshandler", "--init-namespace=other", "-"}, `stdin: error: --init-namespace is "other", but the initialization DaemonSets of the input run in namespace warm-up`},
+		"the default namespace":       {initDaemonSet, []string{"nodetaintshandler", "--init-namespace=kube-system", "-"}, `--init-namespace is "kube-system"`},
+		"one of two namespaces":       {initDaemonSet + "---\n" + strings.Replace(initDaemonSet, "warm-up", "other", 1), []string{"nodetaintshandler", "--init-namespace=other", "-"}, "namespace other and warm-up: omit the flag"},
 		"an unknown tool":             {"", []string{"cilium"}, "use one of istio, nidhogg"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -92,7 +92,7 @@ func newConvertTainter() *cobra.Command {
 }
 
 func newConvertNodeTaintsHandler() *cobra.Command {
-	namespace := DefaultInitNamespace
+	var namespace string
 	command := newConvertFrom("nodetaintshandler", "Convert an installation of zhangchl007/nodetaintshandler (manifests or environment)",
 		"  nodegate convert nodetaintshandler                      # default settings\n"+
 			"  awk 'FNR == 1 {print \"---\"} {print}' deploy/*.yaml | nodegate convert nodetaintshandler -\n"+
@@ -103,7 +103,8 @@ func newConvertNodeTaintsHandler() *cobra.Command {
 		"environment is read from the Deployment among the manifests, or from lines of NAME=VALUE. The namespace of the\n" +
 		"initialization pods is read from their DaemonSet, if it is among the manifests."
 	command.Args = cobra.MaximumNArgs(1)
-	command.Flags().StringVar(&namespace, "init-namespace", namespace, "namespace of the initialization pods, if no manifest specifies it")
+	command.Flags().StringVar(&namespace, "init-namespace", "",
+		fmt.Sprintf("namespace of the initialization pods, if no manifest specifies it (default %q)", defaultInitNamespace))
 	return command
 }
 

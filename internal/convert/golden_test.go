@@ -28,7 +28,7 @@ var tools = map[string]func(Source) *Result{
 	"istio":                     Istio,
 	"nidhogg":                   Nidhogg,
 	"node-readiness-controller": NodeReadinessRules,
-	"nodetaintshandler":         func(s Source) *Result { return NodeTaintsHandler(s, DefaultInitNamespace) },
+	"nodetaintshandler":         func(s Source) *Result { return NodeTaintsHandler(s, "") },
 }
 
 // inputs returns the golden cases of a tool.

@@ -4,6 +4,7 @@ package convert
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -32,9 +33,9 @@ const (
 	handlerServiceAccount = "nodetaintshandler"
 )
 
-// DefaultInitNamespace is the namespace of the initialization pods in nodetaintshandler's
+// defaultInitNamespace is the namespace of the initialization pods in nodetaintshandler's
 // own manifests.
-const DefaultInitNamespace = metav1.NamespaceSystem
+const defaultInitNamespace = metav1.NamespaceSystem
 
 // handler converts one installation.
 type handler struct {
@@ -46,6 +47,9 @@ type handler struct {
 	recognized bool
 	// namespaces are those of the DaemonSets of the initialization pods.
 	namespaces []string
+	// assumed reports whether the input has no such DaemonSets, so that the namespace is the
+	// given one or the default.
+	assumed bool
 	// borrowers are those of these DaemonSets that use nodetaintshandler's ServiceAccount.
 	borrowers []string
 }
@@ -53,7 +57,8 @@ type handler struct {
 // NodeTaintsHandler converts an installation of nodetaintshandler. All of it is fixed except
 // the environment, which is read from a Deployment among the objects of the input or from
 // lines of NAME=VALUE. The input may be empty. The namespaces of initialization pods are
-// those of the DaemonSets in the input or, if there are none, the given one.
+// those of the DaemonSets in the input or, if there are none, the given one or the default. It
+// is an error if the given namespace is not that of the DaemonSets. "" means that none is given.
 func NodeTaintsHandler(source Source, namespace string) *Result {
 	h := handler{converter: newConverter(handlerTool, source)}
 	switch {
@@ -68,15 +73,25 @@ func NodeTaintsHandler(source Source, namespace string) *Result {
 			h.errorf(0, "the input has neither a Deployment nor an initialization DaemonSet of nodetaintshandler: pass those of your installation, or no file for the default settings")
 		}
 	}
-	if h.namespaces == nil {
-		h.namespaces = []string{namespace}
-	}
-	slices.Sort(h.namespaces)
-	h.namespaces = slices.Compact(h.namespaces)
+	h.chooseNamespaces(namespace)
 	if h.errors() == 0 {
 		h.gate()
 	}
 	return h.result()
+}
+
+// chooseNamespaces determines the namespaces in which initialization pods count.
+func (h *handler) chooseNamespaces(given string) {
+	if h.namespaces == nil {
+		h.namespaces, h.assumed = []string{cmp.Or(given, defaultInitNamespace)}, true
+		return
+	}
+	slices.Sort(h.namespaces)
+	h.namespaces = slices.Compact(h.namespaces)
+	if given != "" && !slices.Equal(h.namespaces, []string{given}) {
+		h.errorf(0, "--init-namespace is %q, but the initialization DaemonSets of the input run in namespace %s: omit the flag, or correct their metadata.namespace",
+			given, list(h.namespaces))
+	}
 }
 
 // isEnvironment reports whether the first non-empty line has the form NAME=VALUE.
@@ -233,8 +248,12 @@ func (h *handler) signals() []v1alpha1.Signal {
 }
 
 func (h *handler) noteDifferences() {
+	hint := ""
+	if h.assumed {
+		hint = " (--init-namespace specifies another namespace)"
+	}
 	h.noteInput("initialization pods count in namespace " + list(h.namespaces) + " only; nodetaintshandler accepts any pod with the label, " +
-		"so that any user who can create pods can open the gate (--init-namespace specifies another namespace)")
+		"so that any user who can create pods can open the gate" + hint)
 	h.noteInput("one ready pod opens the gate, as with nodetaintshandler; to wait for several initialization DaemonSets, use " +
 		"one daemonSet signal for each of them")
 	h.noteInput("a pod is not ready if it is terminating, finished, a mirror pod, or known only from an earlier machine of this name, even with " +
