@@ -29,8 +29,10 @@ const (
 	handlerSkipValue   = "system"
 	handlerBackfill    = "STARTUP_BACKFILL"
 	handlerWebhook     = "STARTUP_WEBHOOK"
-	// handlerServiceAccount is the ServiceAccount in nodetaintshandler's manifests.
-	handlerServiceAccount = "nodetaintshandler"
+	handlerVariable    = "STARTUP_" // prefix of its environment variables
+	// handlerName is the name of the Deployment and of the ServiceAccount in nodetaintshandler's
+	// manifests.
+	handlerName = "nodetaintshandler"
 )
 
 // defaultInitNamespace is the namespace of the initialization pods in nodetaintshandler's
@@ -45,6 +47,8 @@ type handler struct {
 	backfillLine int
 	// recognized reports whether an object of the input can belong to an installation.
 	recognized bool
+	// deployments are all Deployments of the input.
+	deployments []handlerDeployment
 	// namespaces are those of the DaemonSets of the initialization pods.
 	namespaces []string
 	// assumed reports whether the input has no such DaemonSets, so that the namespace is the
@@ -55,7 +59,7 @@ type handler struct {
 }
 
 // NodeTaintsHandler converts an installation of nodetaintshandler. All of it is fixed except
-// the environment, which is read from a Deployment among the objects of the input or from
+// the environment, which is read from its Deployment among the objects of the input or from
 // lines of NAME=VALUE. The input may be empty. The namespaces of initialization pods are
 // those of the DaemonSets in the input or, if there are none, the given one or the default. It
 // is an error if the given namespace is not that of the DaemonSets. "" means that none is given.
@@ -69,6 +73,7 @@ func NodeTaintsHandler(source Source, namespace string) *Result {
 		for _, object := range h.objects(h.read(source.Data)) {
 			h.object(object)
 		}
+		h.readDeployment()
 		if !h.recognized && h.errors() == 0 {
 			h.errorf(0, "the input has neither a Deployment nor an initialization DaemonSet of nodetaintshandler: pass those of your installation, or no file for the default settings")
 		}
@@ -136,7 +141,7 @@ func (h *handler) variable(line int, name, value string) {
 		}
 	case name == handlerWebhook:
 		h.addFinding(line, Note, name+" has no effect: nodetaintshandler does not read it")
-	case strings.HasPrefix(name, "STARTUP_"):
+	case strings.HasPrefix(name, handlerVariable):
 		h.errorf(line, "%s is unknown to nodetaintshandler: correct or remove it (known: %s, %s)", name, handlerBackfill, handlerWebhook)
 	}
 }
@@ -146,16 +151,7 @@ func (h *handler) object(object fields) {
 	template := object.within("spec", "template")
 	switch object.at("kind") {
 	case "Deployment":
-		h.recognized = true
-		containers, ok := template.within("spec")["containers"]
-		if !ok {
-			return
-		}
-		for _, n := range h.items(containers, "containers") {
-			if container, ok := h.mapping(n, "the container"); ok {
-				h.container(container)
-			}
-		}
+		h.deployments = append(h.deployments, h.deployment(object, template))
 	case "DaemonSet":
 		if template.within("metadata", "labels").at(handlerPodLabel) != handlerPodValue {
 			return
@@ -167,7 +163,7 @@ func (h *handler) object(object fields) {
 			return
 		}
 		h.namespaces = append(h.namespaces, namespace)
-		if template.within("spec").at("serviceAccountName") == handlerServiceAccount {
+		if template.within("spec").at("serviceAccountName") == handlerName {
 			h.borrowers = append(h.borrowers, namespace+"/"+object.within("metadata").at("name"))
 		}
 	}
@@ -192,7 +188,7 @@ func (h *handler) env(n *yaml.Node) {
 		return
 	}
 	name, line := f.at("name"), resolve(n).Line
-	if !strings.HasPrefix(name, "STARTUP_") {
+	if !strings.HasPrefix(name, handlerVariable) {
 		return
 	}
 	if f.has("valueFrom") {
@@ -263,7 +259,7 @@ func (h *handler) noteDifferences() {
 	h.noteInput("the gate does not touch nodes with " + handlerSkipLabel + "=" + handlerSkipValue + ", so the taint stays on those that carry it; nodetaintshandler's " +
 		"webhook does not taint them, but the rest of it does not distinguish them")
 	if len(h.borrowers) > 0 {
-		h.noteInput("DaemonSet " + list(h.borrowers) + " uses the ServiceAccount " + handlerServiceAccount + ": before you delete it, specify another one " +
+		h.noteInput("DaemonSet " + list(h.borrowers) + " uses the ServiceAccount " + handlerName + ": before you delete it, specify another one " +
 			"with the permissions that the pods need, because without it, new pods cannot be created and new nodes stay closed")
 	}
 	if !h.backfill {
