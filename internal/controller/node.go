@@ -176,7 +176,8 @@ func (c *Controller) requestGrants(set *gateset.Set, facts *gate.Facts, d *gate.
 			continue
 		}
 		if v.Wants != gate.WantPace || !paced {
-			ok, wait := c.budget.Grant(v, v.Wants == gate.WantCondition || set.Queues(v), &facts.Node, now)
+			// now is from before the facts were read, and so may be the counts: a pause since then must not be missed.
+			ok, wait := c.budget.Grant(v, v.Wants == gate.WantCondition || set.Queues(v), &facts.Node, c.clock.Now())
 			if !ok {
 				retry = shortest(retry, wait)
 				continue

@@ -164,6 +164,43 @@ func TestPausedLeaderResyncsBeforeItCloses(t *testing.T) {
 	})
 }
 
+// A leader may be paused within a reconcile, while another one closes a node. It must not grant
+// the budget that seemed to be available before.
+func TestPauseWithinAReconcile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", budget("1")))
+		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+		c := &jumpingClock{}
+		w.clock = c
+		var pauses atomic.Bool
+		w.reading = func(node string) {
+			if node != "n0000" || !pauses.CompareAndSwap(true, false) {
+				return
+			}
+			c.ahead.Store(int64(time.Minute))
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			other := w.nodes["n0001"]
+			other.Labels, other.Records = map[string]string{}, map[string]string{}
+			isClosed(&other, "gate", v1alpha1.ReasonRegression)
+			w.nodes[other.Name] = other
+		}
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(5 * time.Second)
+		pauses.Store(true)
+		w.change("n0000", func(n *gate.Node) { n.Labels = map[string]string{} })
+		controllertest.Pass(5 * time.Second)
+		if pauses.Load() || len(w.node("n0000").Taints) > 0 {
+			t.Error("the node closed under budget that another leader had used during the pause")
+		}
+		w.change("n0001", func(n *gate.Node) { n.Labels = map[string]string{"fit": ""} })
+		controllertest.Pass(5 * time.Second)
+		if len(w.node("n0001").Taints) > 0 || len(w.node("n0000").Taints) == 0 {
+			t.Error("the node did not close when the budget became available")
+		}
+	})
+}
+
 // hangingWriter is a writer whose writes hang until its leader has stopped, and are then
 // carried out.
 type hangingWriter struct {

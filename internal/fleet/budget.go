@@ -37,7 +37,8 @@ func (l *Ledger) SetTerms(all map[string]BudgetTerms) {
 
 // Reserve reserves budget for a node if it is the node's turn (see Admits). It returns
 // true if the node already has a reservation. After a pause, it returns false until all nodes
-// have been evaluated again, because another replica may have used up the budget.
+// have been evaluated again, because another replica may have used up the budget. now must be
+// the time of the call: an earlier time may be from before the pause.
 func (l *Ledger) Reserve(s BudgetScope, node string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -47,7 +47,8 @@ func NewReservations(l *Ledger) *Reservations {
 }
 
 // Grant reports whether the permission that a verdict wants is granted. If not, it also
-// returns the time after which to ask again, or zero for a node that is queued.
+// returns the time after which to ask again, or zero for a node that is queued. now must be
+// the time of the call (see Ledger.Reserve).
 func (a *Reservations) Grant(v *gate.Verdict, queues bool, n *gate.Node, now time.Time) (bool, time.Duration) {
 	switch {
 	case v.Wants == gate.WantPace:
