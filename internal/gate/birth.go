@@ -17,11 +17,12 @@ import (
 
 // Birth returns what a Node must carry when it is created, given the gates that close
 // at birth. The result is that of Decide at a time when no signal can hold yet. It does
-// not depend on a clock, so it is byte-identical to what the API server's birth policy
-// writes, and it does not matter which of the two runs first.
+// not depend on a clock, so its taints and records are byte-identical to what the API
+// server's birth policy writes, and it does not matter which of the two runs first.
 //
 // Records that the Node was submitted with are not trusted. They are overwritten, or
-// removed if their gate does not select the Node. Records of other gates are kept.
+// removed if their gate does not select the Node. The result covers only the records of
+// the given gates: the caller must remove all others, as the policy does.
 // Taints starts with the Node's own taints, unchanged, even if the value of one differs
 // from the gate's: the controller corrects it later.
 func Birth(gates []Gate, n Node) Decision {
