@@ -7,8 +7,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// levelSignal is a signal that reads the Node itself and cannot determine the boot in
-// which the Node was written.
+// levelSignal provides the methods of signals that depend on no pods. Unless a signal
+// overrides them, it does not prove the boot, and needs nothing but what every gate reads.
 type levelSignal struct{}
 
 // Evidence implements gate.Signal.
