@@ -7,7 +7,9 @@ import (
 )
 
 // Names that are part of nodegate's external contract. Each is defined only
-// here.
+// here, except that the node agent has copies of those that it uses
+// (internal/hold/agent/names.go), because this package would take too much of
+// its memory. A test compares them.
 const (
 	// RecordAnnotationPrefix is the prefix of the node annotation that holds a
 	// gate's record: gate.nodegate.dev/<name of the gate>.
@@ -43,6 +45,10 @@ const (
 
 	// FieldManager is the field manager of nodegate's writes to Nodes.
 	FieldManager = "nodegate"
+
+	// OverrideFieldManager is the field manager of manual overrides by 'kubectl gate'. It
+	// also removes taints with it.
+	OverrideFieldManager = "kubectl-gate"
 
 	// DefaultNamespace is the namespace in which nodegate runs, unless it is
 	// installed elsewhere.

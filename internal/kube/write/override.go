@@ -19,9 +19,6 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/restconfig"
 )
 
-// overrideFieldManager is the field manager of 'kubectl gate'.
-const overrideFieldManager = "kubectl-gate"
-
 // ErrNoTaint is returned when a node does not have the taint.
 var ErrNoTaint = errors.New("the taint is not on the node")
 
@@ -72,7 +69,7 @@ func (h *OverrideWriter) patch(ctx context.Context, node *corev1.Node, ops []ope
 	if err != nil {
 		return fmt.Errorf("encoding the patch of node %s: %w", node.Name, err)
 	}
-	_, err = h.nodes.Patch(ctx, node.Name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: overrideFieldManager, DryRun: h.dryRun})
+	_, err = h.nodes.Patch(ctx, node.Name, types.JSONPatchType, body, metav1.PatchOptions{FieldManager: v1alpha1.OverrideFieldManager, DryRun: h.dryRun})
 	if err != nil {
 		return fmt.Errorf("changing node %s: %w", node.Name, classify(err))
 	}
