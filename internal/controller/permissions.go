@@ -72,12 +72,13 @@ type permissions struct {
 	client client.Client
 	log    logr.Logger
 
-	mu     sync.Mutex
+	mu sync.Mutex
+	// denied contains the last result for each permission that was reviewed successfully.
 	denied map[permission]bool
 	// required contains permissions that are reviewed even if no gate requires them.
 	required map[permission]bool
 
-	// reviewed is closed by noteReviewed when all permissions have been reviewed once.
+	// reviewed is closed by noteReviewed when all permissions have been reviewed successfully.
 	reviewed     chan struct{}
 	noteReviewed func()
 }
@@ -105,6 +106,18 @@ func (r *permissions) missing(what permission) bool {
 	return r.denied[what]
 }
 
+// areKnown reports whether all these permissions have been reviewed successfully.
+func (r *permissions) areKnown(needed map[permission]bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for what := range needed {
+		if _, known := r.denied[what]; !known {
+			return false
+		}
+	}
+	return true
+}
+
 // missingFor returns the message about the first missing permission of a gate, or "".
 func (r *permissions) missingFor(spec *v1alpha1.NodeGateSpec) string {
 	for _, n := range needsOf(spec) {
@@ -122,8 +135,8 @@ func (c *Controller) watchPermissions(ctx context.Context) {
 	defer ticker.Stop()
 	reviewed := make(map[permission]time.Time)
 	for {
-		changed := false
-		for what := range c.neededPermissions() {
+		changed, needed := false, c.neededPermissions()
+		for what := range needed {
 			if now := c.clock.Now(); reviewed[what].IsZero() || now.Sub(reviewed[what]) >= permissionsInterval {
 				reviewed[what] = now
 				changed = c.permissions.review(ctx, what) || changed
@@ -132,7 +145,9 @@ func (c *Controller) watchPermissions(ctx context.Context) {
 		if changed {
 			c.resyncAll()
 		}
-		c.permissions.noteReviewed()
+		if c.permissions.areKnown(needed) {
+			c.permissions.noteReviewed()
+		}
 		select {
 		case <-ctx.Done():
 			return
