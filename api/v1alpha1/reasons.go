@@ -224,7 +224,8 @@ const (
 )
 
 // Actions of Events: the action that was taken on the node or gate that the
-// Event is about.
+// Event is about. That of EventBypassedPods is the gate's bypassedPods: Report,
+// Hold or Evict.
 const (
 	// EventActionOpen means that gates were opened on the node.
 	EventActionOpen = "Open"
