@@ -38,7 +38,8 @@ var bootID = regexp.MustCompile(`^[0-9A-Za-z-]{1,64}$`)
 // annotationsPath is the JSON pointer of a Node's annotations.
 const annotationsPath = "/metadata/annotations"
 
-// operation is an operation of a JSON Patch.
+// operation is an operation of a JSON Patch. This type and escape are copies of those in
+// internal/kube/write/patch.go, because this package must not depend on clients.
 type operation struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`

@@ -66,6 +66,8 @@ type Collection[O any, P interface {
 	failed  bool
 }
 
+// These times are those of internal/kube/reflector, which would add too much to the node agent's
+// memory: change them together.
 const (
 	// silentAfter is the time after which a watch that has delivered nothing, not even a
 	// bookmark, is not trusted: API servers send a bookmark about once a minute.

@@ -21,7 +21,7 @@ import (
 // SilentAfter is the time without any response to a feed's request after which the feed
 // lists everything again. By then one bookmark is missing, usually two. If an API server
 // sends no bookmarks (--watch-cache=false), objects that do not change are listed at this
-// interval.
+// interval. The node agent's watches use the same time (silentAfter in internal/kube/jsonclient).
 const SilentAfter = 3 * time.Minute
 
 // ErrSilent is the error of a feed whose watch has delivered nothing for SilentAfter.

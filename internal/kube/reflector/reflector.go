@@ -320,7 +320,8 @@ func (s *Reflector[O, F]) noteError(ctx context.Context, err error) error {
 func notRetriable(err error) error { return errors.New(err.Error()) }
 
 // Backoff of a feed's requests. It is short because gates cannot open until the feeds are
-// live again. After steadyFor without a failure it starts from retryFirst again.
+// live again. After steadyFor without a failure it starts from retryFirst again. The node agent's
+// watches use the same times (internal/kube/jsonclient/collection.go).
 const (
 	retryFirst = 200 * time.Millisecond
 	// RetryMax is the maximum backoff.

@@ -25,7 +25,8 @@ const (
 	annotationsPath = "/metadata/annotations"
 )
 
-// operation is one operation of a JSON Patch (RFC 6902).
+// operation is one operation of a JSON Patch (RFC 6902). internal/webhook/patch.go has copies of
+// this type and of escape, because it must not depend on clients, as this package does.
 type operation struct {
 	Op   string `json:"op"`
 	Path string `json:"path"`
