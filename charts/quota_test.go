@@ -5,9 +5,11 @@ package charts_test
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +21,9 @@ import (
 const onGKE = "v1.37.0-gke.1234000"
 
 const quota = "ResourceQuota " + namespace + "/nodegate-critical-pods"
+
+// agentQuota is the name of the quota in the namespace of the agent.
+const agentQuota = "nodegate-agent-critical-pods"
 
 func TestQuotaIsAddedOnGKE(t *testing.T) {
 	enabled := func(value any) object { return object{"priorityClassQuota": object{"enabled": value}} }
@@ -46,6 +51,58 @@ func TestQuotaIsAddedOnGKE(t *testing.T) {
 	}
 }
 
+// The agent's priority class needs a quota of its own in the agent's namespace, also if that is the
+// release's namespace.
+func TestQuotaOfAgentIsAddedOnGKE(t *testing.T) {
+	values := func(agentNamespace string, enabled any) object {
+		return object{"agent": object{"enabled": true, "namespace": agentNamespace}, "priorityClassQuota": object{"enabled": enabled}}
+	}
+	for name, test := range map[string]struct {
+		values      object
+		version, in string
+		want        []string
+	}{
+		"in its own namespace":            {values("agents", "auto"), onGKE, namespace, []string{"agents/" + agentQuota, namespace + "/nodegate-critical-pods"}},
+		"in the release's namespace":      {values(namespace, "auto"), onGKE, namespace, []string{namespace + "/" + agentQuota, namespace + "/nodegate-critical-pods"}},
+		"in kube-system":                  {values(metav1.NamespaceSystem, "auto"), onGKE, namespace, []string{namespace + "/nodegate-critical-pods"}},
+		"in kube-system, and wanted":      {values(metav1.NamespaceSystem, true), "v1.37.0", namespace, []string{namespace + "/nodegate-critical-pods"}},
+		"only the release in kube-system": {values("agents", "auto"), onGKE, metav1.NamespaceSystem, []string{"agents/" + agentQuota}},
+		"elsewhere":                       {values("agents", "auto"), "v1.37.0", namespace, nil},
+		"elsewhere, and wanted":           {values("agents", true), "v1.37.0", namespace, []string{"agents/" + agentQuota, namespace + "/nodegate-critical-pods"}},
+		"not wanted":                      {values("agents", false), onGKE, namespace, nil},
+		"not enabled":                     {object{"agent": object{"namespace": "agents"}}, onGKE, namespace, []string{namespace + "/nodegate-critical-pods"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, o := range rendered(t, test.values, "--namespace", test.in, "--kube-version", test.version) {
+				if o.GetKind() == "ResourceQuota" {
+					got = append(got, o.GetNamespace()+"/"+o.GetName())
+				}
+			}
+			if slices.Sort(got); !slices.Equal(got, test.want) {
+				t.Errorf("quotas %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// The quota of the agent's namespace admits an agent on each node of the largest cluster.
+func TestQuotaOfAgentDoesNotLimitNodes(t *testing.T) {
+	for _, in := range []string{"agents", namespace} {
+		values := object{"agent": object{"enabled": true, "namespace": in}, "priorityClassName": "system-node-critical"}
+		for _, o := range rendered(t, values, "--kube-version", onGKE) {
+			if o.GetKind() != "ResourceQuota" || o.GetNamespace() != in {
+				continue
+			}
+			var q corev1.ResourceQuota
+			convert(t, o.Object, &q)
+			if pods := q.Spec.Hard.Pods(); pods.Value() < 1_000_000 {
+				t.Errorf("the quota %s admits %s agents", key(o), pods)
+			}
+		}
+	}
+}
+
 // Like GKE, this API server admits pods of critical priorities outside kube-system only if a
 // ResourceQuota covers them.
 func TestPodIsAdmittedOnGKE(t *testing.T) {
@@ -65,21 +122,41 @@ plugins:
       - {scopeName: PriorityClass, operator: In, values: [system-node-critical, system-cluster-critical]}
 `))
 	w := newWorld(t, "1.37", "--admission-control-config-file="+file)
+	agents := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "agents"}}
+	must(t, w.admin.Create(w.Context(), agents))
 	w.apply([]*unstructured.Unstructured{restrictedNamespace()})
 	w.applyCRDs(chart)
-	w.apply(rendered(t, nil, "--kube-version", "v1.37.0"))
-	objects := rendered(t, nil, "--kube-version", onGKE)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, Spec: deployment(t, objects).Spec.Template.Spec}
-	if err := w.admin.Create(w.Context(), pod.DeepCopy(), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "insufficient quota") {
-		t.Fatalf("creating the pod without a quota: %v, want that the quota is insufficient", err)
+	values := object{"agent": object{"enabled": true, "namespace": agents.Name}}
+	w.apply(rendered(t, values, "--kube-version", "v1.37.0"))
+	objects := rendered(t, values, "--kube-version", onGKE)
+	daemonSet := decoded[appsv1.DaemonSet](t, objects, "DaemonSet agents/nodegate-agent")
+	pods := []*corev1.Pod{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "one"}, Spec: deployment(t, objects).Spec.Template.Spec},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: agents.Name, Name: "one"}, Spec: daemonSet.Spec.Template.Spec},
+	}
+	for _, pod := range pods {
+		if err := w.admin.Create(w.Context(), pod.DeepCopy(), client.DryRunAll); err == nil || !strings.Contains(err.Error(), "insufficient quota") {
+			t.Fatalf("creating the pod %s/%s without a quota: %v, want that the quota is insufficient", pod.Namespace, pod.Name, err)
+		}
 	}
 	w.apply(objects)
-	q := &corev1.ResourceQuota{}
-	w.get(strings.TrimPrefix(quota, "ResourceQuota "), q)
-	q.Status.Hard, q.Status.Used = q.Spec.Hard, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")} // no controller sets it here
-	must(t, w.admin.Status().Update(w.Context(), q))
-	eventually(t, "the quota to be in effect", func(ctx context.Context) error {
-		return w.admin.Create(ctx, pod.DeepCopy(), client.DryRunAll)
-	})
+	w.countsQuotas()
+	for _, pod := range pods {
+		eventually(t, "the quota of "+pod.Namespace+" to be in effect", func(ctx context.Context) error {
+			return w.admin.Create(ctx, pod.DeepCopy(), client.DryRunAll)
+		})
+	}
 	w.podIsAdmitted(objects)
+}
+
+// countsQuotas sets the status of all quotas, because no controller runs here that does.
+func (w *world) countsQuotas() {
+	w.Helper()
+	var quotas corev1.ResourceQuotaList
+	must(w.T, w.admin.List(w.Context(), &quotas))
+	for i := range quotas.Items {
+		q := &quotas.Items[i]
+		q.Status.Hard, q.Status.Used = q.Spec.Hard, corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")}
+		must(w.T, w.admin.Status().Update(w.Context(), q))
+	}
 }

@@ -84,6 +84,7 @@ func newInstallation(t *testing.T, version, program string) *installation {
 	i.values = switchedOn(t)
 	i.values["metrics"].(object)["port"], i.values["healthPort"] = freePort(t), freePort(t)
 	i.values["agent"].(object)["namespace"] = namespace // its objects in kube-system are not looked for
+	i.values["priorityClassQuota"] = object{"enabled": true}
 	i.values["gates"] = object{heldGate: object{
 		"nodeSelector": object{}, "taint": object{"key": heldKey, "effect": "NoSchedule"},
 		"openWhen": []object{{"name": "never", "label": object{"key": "example.com/never"}}},

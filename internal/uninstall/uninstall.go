@@ -275,6 +275,7 @@ func (u *uninstaller) deleteAgent(ctx context.Context) error {
 	const labelled = v1alpha1.AppLabel + "=" + agent
 	for _, gvk := range []schema.GroupVersionKind{
 		schema.FromAPIVersionAndKind("apps/v1", "DaemonSet"), schema.FromAPIVersionAndKind("v1", "ServiceAccount"),
+		schema.FromAPIVersionAndKind("v1", "ResourceQuota"),
 	} {
 		if err := u.deleteAll(ctx, gvk, "", labelled); err != nil {
 			return err

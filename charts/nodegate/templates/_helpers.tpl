@@ -60,6 +60,27 @@ one, Capabilities.APIVersions lists the kinds that are served; 'helm template' b
 {{- if .Values.agent.image.digest }}@{{ .Values.agent.image.digest }}{{ else }}:{{ .Values.agent.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
+{{/*
+Whether to create a quota for critical priority classes in a namespace: "true" or nothing. GKE requires one outside
+kube-system. The argument is a list of the root and the namespace.
+*/}}
+{{- define "nodegate.needsQuota" -}}
+{{- $root := index . 0 }}
+{{- $required := and (contains "-gke." $root.Capabilities.KubeVersion.Version) (ne (index . 1) "kube-system") }}
+{{- if eq (toString $root.Values.priorityClassQuota.enabled) (ternary "auto" "true" $required) "true" }}true{{ end }}
+{{- end }}
+
+{{/* The spec of a quota that admits pods of a priority class, in practice without a limit: the agent runs on every node. */}}
+{{- define "nodegate.quota" -}}
+hard:
+  pods: 1G
+scopeSelector:
+  matchExpressions:
+  - scopeName: PriorityClass
+    operator: In
+    values: [{{ . | quote }}]
+{{- end }}
+
 {{/* All gates in the values, as a list of NodeGates. */}}
 {{- define "nodegate.gates" -}}
 {{- $root := . }}
