@@ -3,7 +3,9 @@
 package charts_test
 
 import (
+	"reflect"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -20,6 +22,22 @@ func TestProbes(t *testing.T) {
 			if probe == nil || probe.HTTPGet == nil || probe.HTTPGet.Path != path || probe.HTTPGet.Port.String() != "health" {
 				t.Errorf("%s: the probe is %v, want %s on the health port", what, probe, path)
 			}
+		}
+	}
+}
+
+// Nodegate serves its health port only when it has reviewed its permissions. If the API server is
+// slow, that takes minutes, in which the kubelet must not restart it: the reviews would begin again.
+func TestStartIsNotInterrupted(t *testing.T) {
+	for what, pod := range everyPod(t) {
+		container := pod.Spec.Containers[0]
+		probe := container.StartupProbe
+		if probe == nil || probe.HTTPGet == nil || !reflect.DeepEqual(probe.HTTPGet, container.LivenessProbe.HTTPGet) {
+			t.Errorf("%s: the startup probe is %v, want that of liveness", what, probe)
+			continue
+		}
+		if start := time.Duration(probe.PeriodSeconds*probe.FailureThreshold) * time.Second; start < 5*time.Minute {
+			t.Errorf("%s: the kubelet restarts nodegate after %s", what, start)
 		}
 	}
 }

@@ -24,9 +24,9 @@ import (
 	"github.com/nodegate/nodegate/internal/install"
 )
 
-// permissionsPatience is how long permissions may be missing at start: an API server that has just
-// started denies everything until it has read the roles. An exit would be final for longer, because
-// the kubelet delays restarts.
+// permissionsPatience is how long reviews of permissions may fail, or permissions be missing, at
+// start: an API server that restarts refuses connections, and then denies everything until it has
+// read the roles. An exit would be final for longer, because the kubelet delays restarts.
 const (
 	permissionsPatience = 15 * time.Second
 	permissionsInterval = time.Second
@@ -36,20 +36,25 @@ const (
 // permissions that the manifests grant for permissionsPatience. Without this check, each of them
 // would show as a feed that never syncs. The required permissions depend on the installation.
 func checkPermissions(ctx context.Context, log logr.Logger, c client.Client, o install.Options) error {
-	for began, denied := time.Now(), false; ; denied = true {
+	began := time.Now()
+	var first error
+	for {
 		missing, err := missingPermissions(ctx, c, o)
-		mayChange := len(missing) > 0 || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
-		switch waited := time.Since(began); {
-		case mayChange && waited < permissionsPatience && ctx.Err() == nil:
-		case err != nil:
-			return err
-		case len(missing) > 0:
-			return errMissing(missing, o)
-		default:
-			if denied {
-				log.Info("the API server has granted permissions that it denied at first", "after", waited.String())
+		if len(missing) > 0 {
+			err = errMissing(missing, o)
+		}
+		waited := time.Since(began)
+		if err == nil {
+			if first != nil {
+				log.Info("the API server has granted all permissions, but not at first", "after", waited.String(), "first", first.Error())
 			}
 			return nil
+		}
+		if waited >= permissionsPatience || ctx.Err() != nil || isPermanent(err) {
+			return err
+		}
+		if first == nil {
+			first = err
 		}
 		select {
 		case <-ctx.Done():
@@ -127,7 +132,12 @@ func createReview(ctx context.Context, c client.Client, review client.Object) er
 
 // isRefusal reports whether the API server would return the same error again.
 func isRefusal(err error) bool {
-	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err)
+	return apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) || isPermanent(err)
+}
+
+// isPermanent reports whether the API server would also return the error when it has read the roles.
+func isPermanent(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsInvalid(err)
 }
 
 // serviceAccountPrefix is the prefix of the user name of a ServiceAccount. The namespace

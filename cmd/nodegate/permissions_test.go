@@ -5,8 +5,10 @@ package main
 import (
 	"context"
 	"errors"
+	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -99,6 +101,48 @@ func TestPermissionsAreReviewedAgain(t *testing.T) {
 				}
 				if lines := log.All(); len(lines) != c.lines {
 					t.Errorf("%d lines, want %d: %s", len(lines), c.lines, lines)
+				}
+			})
+		})
+	}
+}
+
+// While an API server restarts, connections to it are refused. An error that would not go away is
+// reported immediately.
+func TestPermissionsAreReviewedOnceTheAPIServerAnswers(t *testing.T) {
+	refused := &url.Error{Op: "Post", URL: "https://api", Err: syscall.ECONNREFUSED}
+	notFound := apierrors.NewNotFound(schema.GroupResource{}, "")
+	const oneReview = 8 * time.Second // with all retries
+	for name, c := range map[string]struct {
+		until    time.Duration // when the API server answers
+		failure  error
+		min, max time.Duration
+		line     string
+	}{
+		"refused at first":   {14 * time.Second, refused, 14 * time.Second, permissionsPatience + oneReview, syscall.ECONNREFUSED.Error()},
+		"refused throughout": {time.Hour, refused, permissionsPatience, permissionsPatience + oneReview, ""},
+		"not an API server":  {time.Hour, notFound, 0, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+					Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+						if time.Since(began) < c.until {
+							return c.failure
+						}
+						o.(*authorizationv1.SelfSubjectAccessReview).Status.Allowed = true
+						return nil
+					},
+				}).Build()
+				var log controllertest.LogLines
+				err := checkPermissions(t.Context(), log.Logger(), api, install.Options{Namespace: "nodegate-system"})
+				answered := c.until < permissionsPatience
+				if waited := time.Since(began); waited < c.min || waited > c.max || (err == nil) != answered || !answered && !errors.Is(err, c.failure) {
+					t.Errorf("after %s: %v; want after %s to %s: %v, unless it answered", waited, err, c.min, c.max, c.failure)
+				}
+				if lines := log.All(); answered && (len(lines) != 1 || !strings.Contains(lines[0], c.line)) || !answered && len(lines) > 0 {
+					t.Errorf("lines %q, want one with %q if the API server answered", lines, c.line)
 				}
 			})
 		})
