@@ -201,6 +201,7 @@ func (w *world) life(hasPolicies bool) {
 	w.endsHolds()
 	w.undoesOffSwitch()
 	w.keepsUsedKeys()
+	w.rollsBackUnchecked()
 
 	must(w.T, w.helm(nil, "uninstall", "nodegate"))
 	w.get("nodegates.nodegate.dev", &apiextensionsv1.CustomResourceDefinition{})
@@ -299,18 +300,13 @@ func (w *world) keepsUsedKeys() {
 		return w.helm(without, append([]string{"upgrade", "nodegate", chart, "--reset-then-reuse-values"}, flags...)...)
 	}
 	gate := w.get("cilium", &v1alpha1.NodeGate{}).(*v1alpha1.NodeGate)
-	report := func(status metav1.ConditionStatus, reason string) {
-		w.Helper()
-		gate.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason, LastTransitionTime: metav1.Now()}}
-		must(w.T, w.admin.Status().Update(w.Context(), gate))
-	}
 	for reason, status := range map[string]metav1.ConditionStatus{v1alpha1.ReasonTaintKeyNotAllowed: metav1.ConditionFalse, v1alpha1.ReasonInDryRun: metav1.ConditionTrue} {
-		report(status, reason)
+		w.report(gate, status, reason)
 		if err := upgrade("--dry-run=server"); err != nil {
 			w.Errorf("an upgrade with a gate of the reason %s: %v", reason, err)
 		}
 	}
-	report(metav1.ConditionTrue, v1alpha1.ReasonAccepted)
+	w.report(gate, metav1.ConditionTrue, v1alpha1.ReasonAccepted)
 	want := "NodeGate cilium has the taint " + key + ":NoSchedule, which is not in allowedTaintKeys"
 	if err := upgrade(); err == nil || !strings.Contains(err.Error(), want) {
 		w.Errorf("removing the key of an accepted gate: %v, want %q", err, want)
@@ -320,6 +316,13 @@ func (w *world) keepsUsedKeys() {
 	must(w.T, w.admin.Delete(w.Context(), gate))
 	must(w.T, upgrade())
 	w.allows(fewer)
+}
+
+// report sets the condition Accepted of a gate, because no controller runs here that does.
+func (w *world) report(gate *v1alpha1.NodeGate, status metav1.ConditionStatus, reason string) {
+	w.Helper()
+	gate.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAccepted, Status: status, Reason: reason, LastTransitionTime: metav1.Now()}}
+	must(w.T, w.admin.Status().Update(w.Context(), gate))
 }
 
 // allows verifies the keys that the guard allows nodegate to change.
