@@ -88,7 +88,8 @@ var rows = []row{
 		{"Closed under the budget", "", timeseries, 12, "short", 0, []query{
 			{`max by (gate, zone) (nodegate_gate_budget_used_nodes{gate=~"$gate"})`, "{{gate}} {{zone}}"}}},
 		{"Conditions that need attention", "", timeseries, 12, "short", 0, []query{
-			{`max by (gate, condition) (nodegate_gate_condition{gate=~"$gate",condition=~"Overdue|Throttled|Contended"}) > 0`, "{{gate}} {{condition}}"}}},
+			{`max by (gate, condition) (nodegate_gate_condition{gate=~"$gate",condition=~"Overdue|Throttled|Contended"}) > 0`, "{{gate}} {{condition}}"},
+			{`max by (gate, reason) (nodegate_gate_not_ready{gate=~"$gate"})`, "{{gate}} not Ready: {{reason}}"}}},
 	}},
 	{"Controller", []panel{
 		{"Leaders", "1 if leader election is enabled.", stat, 4, "short", 2, []query{{`sum(leader_election_master_status{name="nodegate"})`, "leaders"}}},

@@ -56,6 +56,7 @@ type Metrics struct {
 	provedAt      *prometheus.GaugeVec
 	Guards        *prometheus.GaugeVec
 	Conditions    *prometheus.GaugeVec
+	notReady      *prometheus.GaugeVec
 	Modes         *prometheus.GaugeVec
 	Complete      prometheus.Gauge
 	UnlistedGates prometheus.Gauge
@@ -78,11 +79,13 @@ type Metrics struct {
 	gates map[string][]string
 	// zones has the zones that have series of budgets, by gate.
 	zones map[string][]string
+	// reasons has the reasons of the gates that are not Ready, by gate.
+	reasons map[string]string
 }
 
 // NewMetrics registers nodegate's metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{registerer: r, gates: make(map[string][]string), zones: make(map[string][]string)}
+	m := &Metrics{registerer: r, gates: make(map[string][]string), zones: make(map[string][]string), reasons: make(map[string]string)}
 	m.Nodes = m.gauge("nodegate_gate_nodes", "Number of nodes of a gate, by state: selected, open, closed, overdue (closed, and past the deadline), throttled (to be closed, and waiting for budget), overridden (open or closed by a manual override).", labelGate, labelState)
 	m.Waiting = m.gauge("nodegate_gate_waiting_nodes", "Number of closed nodes of a gate, by the first of its signals that each node waits for; - counts nodes that wait for no signal.", labelGate, labelSignal)
 	m.nonMembers = m.gauge("nodegate_gate_non_member_nodes", "Number of nodes that a gate selects but that are not its members, by reason. Reasons without nodes have no series.", labelGate, labelReason)
@@ -94,6 +97,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.provedAt = m.gauge("nodegate_birth_closing_proved_timestamp_seconds", "Time of the last successful probe of closing at creation. No series before the first success.", labelGate)
 	m.Guards = m.gauge("nodegate_guard_proved", "1 if the API server rejected the last probe that this guard (an admission policy) must reject, 0 if it repeatedly did not. Only the leader has series.", labelGuard)
 	m.Conditions = m.gauge("nodegate_gate_condition", "1 if this condition of the gate's status is True, else 0.", labelGate, labelCondition)
+	m.notReady = m.gauge("nodegate_gate_not_ready", "1 for the reason for which the gate is not Ready. Other reasons, and gates that are Ready, have no series.", labelGate, labelReason)
 	m.Modes = m.gauge("nodegate_gate_mode", "1 for the gate's current mode: Enforce, DryRun or Paused. The other modes have no series.", labelGate, labelMode)
 	m.Complete = m.gauge("nodegate_gates_complete", "1 if the list of gates is known to be complete, else 0. While 0, no gate is opened because its NodeGate is missing.").WithLabelValues()
 	m.UnlistedGates = m.gauge("nodegate_unknown_gates", "Number of unlisted gates that have records on nodes. The records are kept, because the gates are not known to have been deleted, or because their taints are not in --allowed-taint-keys.").WithLabelValues()
@@ -268,6 +272,7 @@ func (m *Metrics) KeepGates(signals map[string][]string) {
 		if !listed {
 			m.drop(prometheus.Labels{labelGate: name})
 			delete(m.zones, name)
+			delete(m.reasons, name)
 			continue
 		}
 		for _, signal := range before {
@@ -287,12 +292,12 @@ func (m *Metrics) StepDown() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, vec := range []*prometheus.GaugeVec{
-		m.Nodes, m.Waiting, m.nonMembers, m.Oldest, m.Groups, m.Used, m.Allowed, m.Proved, m.provedAt, m.Guards, m.Conditions, m.Modes,
+		m.Nodes, m.Waiting, m.nonMembers, m.Oldest, m.Groups, m.Used, m.Allowed, m.Proved, m.provedAt, m.Guards, m.Conditions, m.notReady, m.Modes,
 	} {
 		vec.Reset()
 	}
 	m.UnlistedGates.Set(0)
-	m.zones = make(map[string][]string)
+	m.zones, m.reasons = make(map[string][]string), make(map[string]string)
 }
 
 // drop removes all series with these labels.

@@ -118,13 +118,34 @@ var conditionTypes = []string{
 	v1alpha1.ConditionThrottled, v1alpha1.ConditionContended,
 }
 
-// GateConditions sets which conditions of a gate are True.
+// GateConditions sets which conditions of a gate are True, and the reason for which it is not Ready.
 func (m *Metrics) GateConditions(name string, conditions []metav1.Condition) {
 	m.about(name, func() {
 		for _, kind := range conditionTypes {
 			m.Conditions.WithLabelValues(name, kind).Set(oneIf(meta.IsStatusConditionTrue(conditions, kind)))
 		}
+		m.setNotReady(name, meta.FindStatusCondition(conditions, v1alpha1.ConditionReady))
 	})
+}
+
+// setNotReady replaces the series of the reason for which a gate is not Ready. The reason is empty
+// if the gate has no such condition. A series that remains is never removed in between, because
+// the alert would then start again if Prometheus scraped at that moment.
+func (m *Metrics) setNotReady(name string, ready *metav1.Condition) {
+	reason, notReady := "", true
+	if ready != nil {
+		reason, notReady = ready.Reason, ready.Status != metav1.ConditionTrue
+	}
+	before, was := m.reasons[name]
+	if notReady {
+		m.notReady.WithLabelValues(name, reason).Set(1)
+		m.reasons[name] = reason
+	} else {
+		delete(m.reasons, name)
+	}
+	if was && (!notReady || before != reason) {
+		m.notReady.DeleteLabelValues(name, before)
+	}
 }
 
 // GatesKnown sets whether the list of gates is known to be complete.

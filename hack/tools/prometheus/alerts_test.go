@@ -116,12 +116,12 @@ var scenarios = map[string]struct {
 		[]scenario{{time.Hour, []string{`nodegate_unknown_gates 0x60`}}, {25 * time.Minute, []string{`nodegate_unknown_gates 2x60`}}},
 	},
 	"NodegateGateNotReady": {
-		scenario{10 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_birth_closing_proved{gate="cni"} 1x60`}}, "Gate cni",
+		scenario{10 * time.Minute, []string{`nodegate_gate_not_ready{gate="cni",reason="WriteDenied"} 1x60`, `nodegate_birth_closing_proved{gate="cni"} 1x60`}}, "Gate cni",
 		[]scenario{
 			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 1x60`, `nodegate_gate_condition{gate="cni",condition="Overdue"} 0x60`}},
-			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_birth_closing_proved{gate="cni"} 0x60`}},       // NodegateBirthsOpen fires
-			{time.Hour, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`, `nodegate_guard_proved{guard="nodegate-records"} 0x60`}}, // NodegateGuardMissing fires
-			{9 * time.Minute, []string{`nodegate_gate_condition{gate="cni",condition="Ready"} 0x60`}},
+			{time.Hour, []string{`nodegate_gate_not_ready{gate="cni",reason="BirthNotProved"} 1x60`, `nodegate_birth_closing_proved{gate="cni"} 0x60`}},       // NodegateBirthsOpen fires
+			{time.Hour, []string{`nodegate_gate_not_ready{gate="cni",reason="GuardNotProved"} 1x60`, `nodegate_guard_proved{guard="nodegate-records"} 0x60`}}, // NodegateGuardMissing fires
+			{9 * time.Minute, []string{`nodegate_gate_not_ready{gate="cni",reason="WriteDenied"} 1x60`}},
 		},
 	},
 	"NodegateGuardMissing": {

@@ -50,8 +50,8 @@ func metrics(t *testing.T) map[string]metric {
 // given are labels that the configuration of Prometheus adds to every series.
 var given = []string{"cluster", "job", "instance"}
 
-// closed are the labels whose values are all on the page.
-var closed = []string{"state", "mode", "outcome", "condition"}
+// closed are the labels whose values are all on the page; of reasons, those that queries select.
+var closed = []string{"state", "mode", "outcome", "condition", "reason"}
 
 // uses returns the metrics in an expression, and checks their labels.
 func uses(t *testing.T, all map[string]metric, where, expr string) (names []string) {
