@@ -248,6 +248,9 @@ func TestLeaderThatLosesTheLease(t *testing.T) {
 		return api.Update(t.Context(), taken)
 	})
 	eventually(t, "it is a standby, and counts no nodes", leads("0"))
+	if served, err := r.served("/metrics"); err != nil || !strings.Contains(served, "\nnodegate_lease_losses_total 1\n") {
+		t.Errorf("the metrics do not contain the loss of the Lease (%v)", err)
+	}
 	if _, err := r.served("/nodes/n1"); err == nil || !strings.Contains(err.Error(), "is not the leader") {
 		t.Errorf("a standby answers about a node: %v", err)
 	}

@@ -101,8 +101,9 @@ var rows = []row{
 		{"Requests to the API server, by code", "", timeseries, 8, "short", 0, []query{
 			{`sum by (code) (increase(rest_client_requests_total{job=~".*nodegate.*"}[$window]))`, "{{code}}"}}},
 		{"Kubernetes Events, by outcome", "", timeseries, 8, "short", 0, []query{{increase("nodegate_events_total", "", "outcome"), "{{outcome}}"}}},
-		{"Watches that are up", "1 while the watch of the resource is synced in every replica.", timeseries, 12, "short", 0, []query{{`min by (resource) (nodegate_watch_up)`, "{{resource}}"}}},
-		{"Silent watches", "Watches without any event, not even a bookmark. The objects were listed again.", timeseries, 12, "short", 0, []query{{increase("nodegate_watch_silences_total", "", "resource"), "{{resource}}"}}},
+		{"Watches that are up", "1 while the watch of the resource is synced in every replica.", timeseries, 8, "short", 0, []query{{`min by (resource) (nodegate_watch_up)`, "{{resource}}"}}},
+		{"Silent watches", "Watches without any event, not even a bookmark. The objects were listed again.", timeseries, 8, "short", 0, []query{{increase("nodegate_watch_silences_total", "", "resource"), "{{resource}}"}}},
+		{"Losses of the Lease", "A leader that is stopped does not lose the Lease.", timeseries, 8, "short", 0, []query{{`sum(increase(nodegate_lease_losses_total[$window]))`, "losses"}}},
 	}},
 	{"Births and bypasses", []panel{
 		{"Proven births", "1 while dry runs prove that the API server closes the gate on new nodes.", timeseries, 8, "short", 0, []query{{`min by (gate) (nodegate_birth_closing_proved{gate=~"$gate"})`, "{{gate}}"}}},

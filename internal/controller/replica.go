@@ -43,8 +43,9 @@ type replica struct {
 	current atomic.Pointer[Controller]
 }
 
-// election returns the process's participation in the leader election.
-func (p *Process) election() (*election.Election, error) {
+// election returns the process's participation in the leader election. onLoss is
+// election.Options.OnLoss.
+func (p *Process) election(onLoss func()) (*election.Election, error) {
 	identity := p.Identity
 	if identity == "" {
 		host, err := os.Hostname()
@@ -55,7 +56,7 @@ func (p *Process) election() (*election.Election, error) {
 	}
 	return election.New(p.Config, election.Options{
 		Namespace: p.Options.Namespace, Name: v1alpha1.LeaseName, Identity: identity,
-		Duration: p.LeaseDuration, Log: p.Options.Log,
+		Duration: p.LeaseDuration, OnLoss: onLoss, Log: p.Options.Log,
 	})
 }
 
@@ -82,7 +83,7 @@ func (p *Process) newReplica(api client.WithWatch) (*replica, error) {
 		return nil, err
 	}
 	if p.LeaderElect {
-		if r.election, err = p.election(); err != nil {
+		if r.election, err = p.election(r.metrics.LeaseLosses.Inc); err != nil {
 			return nil, err
 		}
 	}

@@ -39,6 +39,7 @@ type Election struct {
 	// name is the name of the Lease, and the label of client-go's metric.
 	name     string
 	duration time.Duration
+	onLoss   func()
 	log      logr.Logger
 }
 
@@ -55,6 +56,9 @@ type Options struct {
 	// succeeded, it stops leading; renewals may therefore take four tenths each. A candidate
 	// reads the Lease at intervals of one to 2.2 tenths. Defaults to DefaultDuration.
 	Duration time.Duration
+	// OnLoss is called when this replica has lost the Lease and its work has ended. It is not called
+	// when the replica releases the Lease. Required.
+	OnLoss func()
 	// Log receives one line for each transition.
 	Log logr.Logger
 }
@@ -87,7 +91,7 @@ func newElection(lease resourcelock.Interface, watchLease func(context.Context) 
 			Interface: lease, renewEvery: o.Duration / 4, timeout: deadline(o.Duration), leadFor: o.Duration * 9 / 10, log: o.Log,
 			writing: make(chan struct{}, 1),
 		},
-		watch: watchLease, name: o.Name, duration: o.Duration, log: o.Log,
+		watch: watchLease, name: o.Name, duration: o.Duration, onLoss: o.OnLoss, log: o.Log,
 	}, nil
 }
 
@@ -177,6 +181,7 @@ func (e *Election) lead(ctx, held context.Context, work Work) error {
 	err := work(ctx, e.lock.first)
 	if held.Err() != nil {
 		e.log.Info("the lease is lost, standing by")
+		e.onLoss()
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,6 +212,8 @@ type replica struct {
 	lock *lock
 	// ending is the time that the work takes to end.
 	ending time.Duration
+	// losses counts calls of Options.OnLoss.
+	losses atomic.Int32
 	cancel context.CancelFunc
 	ended  chan struct{}
 }
@@ -222,7 +225,7 @@ func (s *server) start(t *testing.T, identity string, change ...func(*connection
 	for _, f := range change {
 		f(r.connection)
 	}
-	e, err := newElection(r.connection, r.watch, Options{Log: logr.Discard()})
+	e, err := newElection(r.connection, r.watch, Options{Log: logr.Discard(), OnLoss: func() { r.losses.Add(1) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -546,12 +549,35 @@ func TestLeaseIsAnothers(t *testing.T) {
 	})
 }
 
+// Each loss of the Lease is reported once. A leader that is stopped releases the Lease, and does not
+// lose it, so rolling updates cause no losses.
+func TestLosses(t *testing.T) {
+	two(t, func(t *testing.T, s *server, a, b *replica) {
+		for n := range int32(3) {
+			a.set(refused)
+			pass(5 * time.Second)
+			a.set(nil)
+			if got := s.working(); !slices.Equal(got, []string{"b"}) || a.losses.Load() != n+1 {
+				t.Fatalf("%v are working, and %d losses of a are reported, want b to work, and %d losses", got, a.losses.Load(), n+1)
+			}
+			b.stop()
+			pass(time.Second)
+			if got := s.working(); !slices.Equal(got, []string{"a"}) || b.losses.Load() != 0 {
+				t.Fatalf("%v are working, and %d losses of b are reported after it was stopped, want a to work, and none", got, b.losses.Load())
+			}
+			b = s.start(t, "b")
+			defer b.stop()
+			pass(10 * time.Second)
+		}
+	})
+}
+
 // Work that ends with an error releases the Lease.
 func TestWorkFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		c := &connection{server: s, identity: "a"}
-		e, err := newElection(c, c.watch, Options{Log: logr.Discard()})
+		e, err := newElection(c, c.watch, Options{Log: logr.Discard(), OnLoss: func() { t.Error("the Lease was lost") }})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -60,6 +60,7 @@ type Metrics struct {
 	Modes         *prometheus.GaugeVec
 	Complete      prometheus.Gauge
 	UnlistedGates prometheus.Gauge
+	LeaseLosses   prometheus.Counter
 	TimeToOpen    *prometheus.HistogramVec
 	SignalWait    *prometheus.HistogramVec
 	Opens         *prometheus.CounterVec
@@ -101,6 +102,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.Modes = m.gauge("nodegate_gate_mode", "1 for the gate's current mode: Enforce, DryRun or Paused. The other modes have no series.", labelGate, labelMode)
 	m.Complete = m.gauge("nodegate_gates_complete", "1 if the list of gates is known to be complete, else 0. While 0, no gate is opened because its NodeGate is missing.").WithLabelValues()
 	m.UnlistedGates = m.gauge("nodegate_unknown_gates", "Number of unlisted gates that have records on nodes. The records are kept, because the gates are not known to have been deleted, or because their taints are not in --allowed-taint-keys.").WithLabelValues()
+	m.LeaseLosses = m.counter("nodegate_lease_losses_total", "Total number of times that this replica lost the Lease while it was the leader. Releasing the Lease at the end of the process is not included.").WithLabelValues()
 	m.TimeToOpen = m.histogram("nodegate_time_to_open_seconds", "Time from the closing of a gate on a node to its opening.", labelGate)
 	m.SignalWait = m.histogram("nodegate_signal_wait_seconds", "Time from the closing of a gate on a node until a signal started to hold, observed for each signal when the gate opens because all of them hold.", labelGate, labelSignal)
 	m.Opens = m.counter("nodegate_opens_total", "Total number of openings of a gate on a node, by reason.", labelGate, labelReason)

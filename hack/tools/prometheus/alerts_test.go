@@ -74,6 +74,16 @@ func firingAlerts(t *testing.T, rule *rulefmt.Rule, series string, after time.Du
 	return slices.DeleteFunc(alert.ActiveAlerts(), func(a *rules.Alert) bool { return a.State != rules.StateFiring })
 }
 
+// firingFor returns the values of a label of the alerts that fire after a duration.
+func firingFor(t *testing.T, rule *rulefmt.Rule, series []string, after time.Duration, label string) (values []string) {
+	t.Helper()
+	for _, a := range firingAlerts(t, rule, strings.Join(series, "\n"), after) {
+		values = append(values, a.Labels.Get(label))
+	}
+	slices.Sort(values)
+	return values
+}
+
 // A scenario is a set of series, and how long the rule is evaluated with them.
 type scenario struct {
 	after  time.Duration
@@ -97,6 +107,13 @@ var scenarios = map[string]struct {
 			{time.Hour, []string{`leader_election_master_status{name="nodegate",pod="a"} 0x60`, `leader_election_master_status{name="nodegate",pod="b"} 1x60`}},
 			{time.Hour, []string{`leader_election_master_status{name="another"} 0x60`}},
 			{time.Hour, []string{`nodegate_build_info 1x60`}}, // without leader election
+		},
+	},
+	"NodegateLeaderChanges": {
+		scenario{18 * time.Minute, []string{`nodegate_lease_losses_total{pod="a"} 0x5 1 1 2 3x20`, `nodegate_lease_losses_total{pod="b"} 0x5 0 1 1 2x20`}}, " 5 times",
+		[]scenario{
+			{18 * time.Minute, []string{`nodegate_lease_losses_total{pod="a"} 0x5 1 1 2x20`, `nodegate_lease_losses_total{pod="b"} 0x5 0 1 1 2x20`}},
+			{time.Hour, []string{`nodegate_lease_losses_total{pod="a"} 0x5 9x60`}}, // long ago
 		},
 	},
 	"NodegateGatesUnreadable": {
@@ -316,10 +333,7 @@ func TestDownPerCluster(t *testing.T) {
 			"all clusters, a day later":   {[]string{down}, 25 * time.Hour, []string{""}},
 			"a Prometheus of one cluster": {[]string{`nodegate_build_info{pod="a"} 1x5 stale`}, 11 * time.Minute, []string{""}},
 		} {
-			var got []string
-			for _, a := range firingAlerts(t, &rule, strings.Join(s.series, "\n"), s.after) {
-				got = append(got, a.Labels.Get("cluster"))
-			}
+			got := firingFor(t, &rule, s.series, s.after, "cluster")
 			if !slices.Equal(got, s.want) {
 				t.Errorf("%s: it fires for the clusters %q, want %q", name, got, s.want)
 			}

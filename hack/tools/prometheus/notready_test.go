@@ -4,7 +4,6 @@ package prometheus
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 )
@@ -38,11 +37,7 @@ func TestNotReadyDespiteOtherAlerts(t *testing.T) {
 			"the reason changes":                 {[]string{`nodegate_gate_not_ready{gate="cni",reason="NotAccepted"} 1x5 stale`, `nodegate_gate_not_ready{gate="cni",reason="WriteDenied"} _x6 1x60`}, []string{"cni"}},
 			"the reason is that of a guard, too": {[]string{noGuard, `nodegate_gate_not_ready{gate="cni",reason="WriteDenied"} 1x5 stale`, `nodegate_gate_not_ready{gate="cni",reason="GuardNotProved"} _x6 1x60`}, nil},
 		} {
-			var got []string
-			for _, a := range firingAlerts(t, &rule, strings.Join(s.series, "\n"), 12*time.Minute) {
-				got = append(got, a.Labels.Get("gate"))
-			}
-			slices.Sort(got)
+			got := firingFor(t, &rule, s.series, 12*time.Minute, "gate")
 			if !slices.Equal(got, s.want) {
 				t.Errorf("%s: it fires for the gates %q, want %q", name, got, s.want)
 			}
