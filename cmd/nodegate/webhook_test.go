@@ -76,6 +76,9 @@ func TestWebhookServes(t *testing.T) {
 	if err != nil || !regexp.MustCompile(`(?m)^nodegate_webhook_certificate_expiry_timestamp_seconds [1-9]`).MatchString(served) {
 		t.Errorf("the metrics do not contain the expiry of the certificate (%v)", err)
 	}
+	if !regexp.MustCompile(`(?m)^nodegate_webhook_certificate_not_before_timestamp_seconds [1-9]`).MatchString(served) {
+		t.Error("the metrics do not contain the time from which the certificate is valid")
+	}
 	r.terminate()
 }
 

@@ -75,10 +75,9 @@ func (p *Process) serveWebhook(m manager.Manager, gates func() ([]gate.Gate, boo
 	if err != nil {
 		return err
 	}
-	expiry := telemetry.NewCertificateExpiry(p.Registerer)
 	certificate := &webhook.Mounted{
 		Dir: p.Webhook.CertificateDir, Host: admission.WebhookHost(p.Options.Namespace), Period: p.Webhook.Period,
-		OnLoad: func(until time.Time) { expiry.Set(float64(until.Unix())) }, Log: p.Options.Log,
+		OnLoad: telemetry.NewCertificateValidity(p.Registerer), Log: p.Options.Log,
 	}
 	mux := http.NewServeMux()
 	mux.Handle(admission.WebhookPath, &webhook.Handler{Gates: gates, Log: p.Options.Log})

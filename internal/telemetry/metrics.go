@@ -161,14 +161,20 @@ func (m *Metrics) buildInfo() {
 		WithLabelValues(version, revision, runtime.Version()).Set(1)
 }
 
-// NewCertificateExpiry registers the metric of a process that serves the webhook. Other
-// processes have no certificate.
-func NewCertificateExpiry(r prometheus.Registerer) prometheus.Gauge {
-	g := prometheus.NewGauge(prometheus.GaugeOpts{
+// NewCertificateValidity registers the metrics of a process that serves the webhook, and returns
+// the function that sets them. Other processes have no certificate.
+func NewCertificateValidity(r prometheus.Registerer) func(from, until time.Time) {
+	start := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "nodegate_webhook_certificate_not_before_timestamp_seconds", Help: "Time from which the certificate with which this replica serves the webhook is valid; 0 while it has none.",
+	})
+	expiry := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "nodegate_webhook_certificate_expiry_timestamp_seconds", Help: "Expiry time of the certificate with which this replica serves the webhook; 0 while it has none.",
 	})
-	r.MustRegister(g)
-	return g
+	r.MustRegister(start, expiry)
+	return func(from, until time.Time) {
+		start.Set(float64(from.Unix()))
+		expiry.Set(float64(until.Unix()))
+	}
 }
 
 // Outcomes of patches and of Events.

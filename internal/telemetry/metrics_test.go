@@ -43,7 +43,7 @@ func (c *collectors) MustRegister(all ...prometheus.Collector) {
 func everyMetric() (*collectors, *Metrics) {
 	c := &collectors{Registry: prometheus.NewRegistry()}
 	m := NewMetrics(c)
-	NewCertificateExpiry(c)
+	NewCertificateValidity(c)
 	c.MustRegister(NewWatches())
 	return c, m
 }
@@ -109,6 +109,28 @@ func (c *collectors) having(t *testing.T, label, value string) (names []string) 
 		}
 	}
 	return names
+}
+
+// Both times are zero while there is no certificate.
+func TestCertificateValidity(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	set := NewCertificateValidity(registry)
+	for _, want := range [][2]int64{{0, 0}, {1_700_000_000, 1_800_000_000}} {
+		if want[1] > 0 {
+			set(time.Unix(want[0], 0), time.Unix(want[1], 0))
+		}
+		err := testutil.GatherAndCompare(registry, strings.NewReader(fmt.Sprintf(`
+# HELP nodegate_webhook_certificate_expiry_timestamp_seconds Expiry time of the certificate with which this replica serves the webhook; 0 while it has none.
+# TYPE nodegate_webhook_certificate_expiry_timestamp_seconds gauge
+nodegate_webhook_certificate_expiry_timestamp_seconds %g
+# HELP nodegate_webhook_certificate_not_before_timestamp_seconds Time from which the certificate with which this replica serves the webhook is valid; 0 while it has none.
+# TYPE nodegate_webhook_certificate_not_before_timestamp_seconds gauge
+nodegate_webhook_certificate_not_before_timestamp_seconds %g
+`, float64(want[1]), float64(want[0]))))
+		if err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // Names, units and help texts follow Prometheus' recommendations.

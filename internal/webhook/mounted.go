@@ -32,8 +32,8 @@ type Mounted struct {
 	Host string
 	// Period is the interval at which the files are read. Defaults to 10 s.
 	Period time.Duration
-	// OnLoad is called with the expiry of each certificate that is loaded.
-	OnLoad func(until time.Time)
+	// OnLoad is called with the validity period of each certificate that is loaded.
+	OnLoad func(from, until time.Time)
 	Log    logr.Logger
 
 	current atomic.Pointer[tls.Certificate]
@@ -71,7 +71,7 @@ func (m *Mounted) load() error {
 		return nil // the same certificates have the same key
 	}
 	m.current.Store(&read)
-	m.OnLoad(read.Leaf.NotAfter)
+	m.OnLoad(read.Leaf.NotBefore, read.Leaf.NotAfter)
 	m.Log.Info("loaded the webhook's certificate", "until", read.Leaf.NotAfter)
 	return nil
 }

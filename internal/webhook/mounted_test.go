@@ -75,10 +75,10 @@ func (v *volume) pair(host string) map[string][]byte {
 // the last one is kept while the mounted files are invalid.
 func TestMounted(t *testing.T) {
 	v := newVolume(t)
-	taken := make(chan time.Time, 10)
+	taken := make(chan [2]time.Time, 10)
 	m := &webhook.Mounted{
 		Dir: v.dir, Host: host, Period: 10 * time.Millisecond, Log: logr.Discard(),
-		OnLoad: func(until time.Time) { taken <- until },
+		OnLoad: func(from, until time.Time) { taken <- [2]time.Time{from, until} },
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -97,8 +97,8 @@ func TestMounted(t *testing.T) {
 	first, second := v.pair(host), v.pair(host)
 	v.write(first)
 	v.must(await.Until(t.Context(), "the first to be served", serves(m, first)))
-	if until := <-taken; until.Before(time.Now()) {
-		t.Errorf("expiry is %s", until)
+	if valid := <-taken; valid[0].After(time.Now()) || valid[0].Before(time.Now().AddDate(-1, 0, 0)) || valid[1].Before(time.Now()) {
+		t.Errorf("the certificate is valid from %s until %s", valid[0], valid[1])
 	}
 	v.write(map[string][]byte{"tls.crt": second["tls.crt"], "tls.key": first["tls.key"]})
 	v.write(nil)
@@ -173,7 +173,7 @@ func (r *reads) mounted(dir string) *webhook.Mounted {
 			r.errors.Add(1)
 		}
 	}, funcr.Options{})
-	return &webhook.Mounted{Dir: dir, Host: host, Period: time.Minute, OnLoad: func(time.Time) { r.loads.Add(1) }, Log: log}
+	return &webhook.Mounted{Dir: dir, Host: host, Period: time.Minute, OnLoad: func(time.Time, time.Time) { r.loads.Add(1) }, Log: log}
 }
 
 // after advances the bubble's clock, and compares what is served and reported.
