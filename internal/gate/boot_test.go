@@ -127,6 +127,22 @@ func TestBootAheadOfTheWatch(t *testing.T) {
 	}
 }
 
+// Another replica closed the gate in the new boot, and took a digest. This replica knows the boot
+// only from a response, and its watch may still deliver a status of a boot in between.
+func TestAnotherReplicaClosedAheadOfTheWatch(t *testing.T) {
+	s := aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", false)
+	s.boot("c").after(time.Second).ready("True").run(t)
+	s.facts.Boot.Ahead = true
+	s.pod("cni", "of boot b", true).after(time.Second)
+	if d := s.run(t); d.Verdicts[0].After != v1alpha1.StateClosed {
+		t.Errorf("opens because of a pod that may be of any boot: %s", show(d))
+	}
+	s.facts.Boot.Ahead = false
+	if d := s.pod("cni", "of boot c", true).after(time.Second).run(t); !d.Verdicts[0].Opened() {
+		t.Errorf("a pod of the current boot: %s", show(d))
+	}
+}
+
 // A boot whose start was not observed is not proved by a shutdown that is announced and
 // cancelled, nor by unreachability, before the kubelet has corrected the status of the
 // pod.

@@ -193,6 +193,8 @@ func (d *decider) trustIn(r *Record) Trust {
 	case r.State == v1alpha1.StateClosed && r.Reason == v1alpha1.ReasonSignalsHold:
 		// The record was written by a closeWhen gate, which ignores pods.
 		t.digest, t.bootKnown = digestAll, d.bootSeen()
+	case d.Boot.Ahead && r.State == v1alpha1.StateClosed && (r.closedForBoot() || r.awaitsBoot()):
+		t.digest = digestAll // another replica may have closed it, and have taken a digest
 	case !r.sameBootAsDigest(n):
 		t.digest = r.Digest
 	}

@@ -76,6 +76,15 @@ func (b *boots) pass(late, stored *packed.Node) {
 	}
 }
 
+// passList records a state from a list that is older than one from a response. If it is already of
+// the same boot, it is unknown which boot was before.
+func (b *boots) passList(late, stored *packed.Node) {
+	if boot := b.byName[late.Name]; boot.Ahead && !b.differs(late, stored) {
+		b.byName[late.Name] = gate.Boot{Seen: boot.Seen, Ahead: true}
+	}
+	b.pass(late, stored)
+}
+
 // caughtUp records that the watch has delivered the stored state of a node or a later one. It
 // reports whether the node's boot was ahead.
 func (b *boots) caughtUp(name string) bool {
@@ -83,7 +92,9 @@ func (b *boots) caughtUp(name string) bool {
 	if !boot.Ahead {
 		return false
 	}
-	boot.Ahead, boot.Known = false, b.knownPods(name)
+	if boot.Ahead = false; boot.After != "" {
+		boot.Known = b.knownPods(name)
+	}
 	b.byName[name] = boot
 	return true
 }

@@ -266,6 +266,7 @@ func (s *Nodes) ReplaceAt(nodes []*packed.Node, version string) []nodeChange {
 	for _, n := range nodes {
 		old := before[n.Name]
 		if old != nil && s.observed[n.Name] && !restored && older(n, old) {
+			s.boots.passList(n, old)
 			n = old
 		} else {
 			delete(s.observed, n.Name)

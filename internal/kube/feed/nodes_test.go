@@ -156,6 +156,9 @@ func TestObservedBoots(t *testing.T) {
 		"and another boot":                 {[]func(nodeSink){first, response("z", "8"), func(s nodeSink) { s.Put(node("a", "w", "9")) }}, gate.Boot{Seen: later(2), After: "z", Known: known}},
 		"a list catches up":                {[]func(nodeSink){first, response("z", "8"), func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "z", "8")}, "9") }}, gate.Boot{Seen: later(2)}},
 		"a list that is older":             {[]func(nodeSink){first, response("z", "8"), func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "x", "7")}, "7") }}, gate.Boot{Seen: later(1), After: "x", Known: known, Ahead: true}},
+		"a list with a boot in between":    {[]func(nodeSink){first, response("z", "9"), func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "y", "7")}, "7") }, func(s nodeSink) { s.Put(node("a", "z", "9")) }}, gate.Boot{Seen: later(1), After: "y", Known: known}},
+		"an older list in the same boot":   {[]func(nodeSink){first, response("z", "9"), func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "z", "8")}, "8") }, func(s nodeSink) { s.Put(node("a", "z", "9")) }}, gate.Boot{Seen: later(1)}},
+		"a response with the first boot":   {[]func(nodeSink){func(s nodeSink) { s.ReplaceAt([]*packed.Node{node("a", "", "5")}, "5") }, response("z", "8"), func(s nodeSink) { s.Put(node("a", "z", "8")) }}, gate.Boot{Seen: later(1)}},
 		"a response in the same boot":      {[]func(nodeSink){first, response("x", "8")}, gate.Boot{Seen: began}},
 		"late event of the previous boot":  {[]func(nodeSink){first, func(s nodeSink) { s.Put(node("a", "y", "6")) }, func(s nodeSink) { s.Put(node("a", "x", "5")) }}, gate.Boot{Seen: later(1), After: "x", Known: known}},
 	} {
