@@ -86,13 +86,13 @@ var environment = sync.OnceValues(func() (*cel.Env, error) {
 })
 
 // boundedLanguage returns the CEL environment of the language without variables. Its
-// functions do only work that costs at most CostLimit, and build ordered maps.
+// functions do only work that costs at most CostLimit, and return ordered maps.
 func boundedLanguage() (*cel.Env, error) {
 	env, err := cel.NewEnv(append(slices.Clip(language), boundedQuantities...)...)
 	if err != nil {
 		return nil, err
 	}
-	if env, err = orderBuiltMaps(env); err != nil {
+	if env, err = orderResults(env); err != nil {
 		return nil, err
 	}
 	return limitWork(env)

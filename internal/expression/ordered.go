@@ -4,6 +4,7 @@ package expression
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/google/cel-go/cel"
@@ -27,10 +28,13 @@ var (
 // IsZeroValue implements traits.Zeroer.
 func (m orderedMap) IsZeroValue() bool { return m.Size() == types.IntZero }
 
+// keysMax is the maximum number of keys that are sorted. A loop costs at least three for each key.
+const keysMax = CostLimit / 3
+
 // Iterator implements traits.Iterable. If a loop over the whole map would exceed CostLimit, the keys
-// are errors: copying and sorting them would take too long even for a loop that ends early.
+// are errors: sorting them is not charged, and a loop that ends early may be within another one.
 func (m orderedMap) Iterator() traits.Iterator {
-	if size(m) > CostLimit {
+	if size(m) > keysMax {
 		return tooManyKeys.Iterator()
 	}
 	var keys []ref.Val
@@ -41,7 +45,10 @@ func (m orderedMap) Iterator() traits.Iterator {
 	return types.NewRefValList(types.DefaultTypeAdapter, keys).Iterator()
 }
 
-var tooManyKeys = types.NewRefValList(types.DefaultTypeAdapter, slices.Repeat([]ref.Val{errTooMuchWork()}, CostLimit+1))
+// tooManyKeys are more keys than any loop can iterate over. The error has the ID of no node of an
+// expression: without an ID, the first evaluation would set one in this shared value.
+var tooManyKeys = types.NewRefValList(types.DefaultTypeAdapter,
+	slices.Repeat([]ref.Val{types.NewErrWithNodeID(-1, "cost limit exceeded: a loop over so many keys would cost more than %d", CostLimit)}, CostLimit+1))
 
 // compareKeys compares the keys of a map, first by type.
 func compareKeys(a, b ref.Val) int {
@@ -53,7 +60,7 @@ func compareKeys(a, b ref.Val) int {
 			return int(result)
 		}
 	}
-	return 0
+	return cmp.Compare(fmt.Sprint(a.Value()), fmt.Sprint(b.Value()))
 }
 
 // orderLiterals orders maps that are literals.
@@ -83,11 +90,7 @@ func (l orderedLiteral) Eval(vars interpreter.Activation) ref.Val {
 
 // Exec implements interpreter.InterpretableV2.
 func (l orderedLiteral) Exec(frame *interpreter.ExecutionFrame) ref.Val {
-	value := l.InterpretableConstructor.Exec(frame)
-	if m, ok := value.(traits.Mapper); ok {
-		return orderedMap{m}
-	}
-	return value // an error
+	return ordered(l.InterpretableConstructor.Exec(frame))
 }
 
 // orderedWhenBuilt is a map that a loop builds, and that becomes an orderedMap.
@@ -106,22 +109,37 @@ func (m orderedWhenBuilt) ToImmutableMap() traits.Mapper {
 	return orderedMap{m.MutableMapper.ToImmutableMap()}
 }
 
-// insertion is the function with which the macros transformMap and transformMapEntry build maps.
-const insertion = "cel.@mapInsert"
+// The functions that return maps: that with which the macros transformMap and transformMapEntry
+// build them, and that of the parameters of a URL.
+const (
+	insertion = "cel.@mapInsert"
+	query     = "getQuery"
+)
 
-// orderBuiltMaps returns an environment in which loops build ordered maps.
-func orderBuiltMaps(env *cel.Env) (*cel.Env, error) {
+// orderResults returns an environment whose loops and functions return ordered maps.
+func orderResults(env *cel.Env) (*cel.Env, error) {
 	return rebind(env, func(function string, _ *decls.OverloadDecl, binding *functions.Overload) call {
-		if function != insertion {
-			return nil
-		}
-		return func(args ...ref.Val) ref.Val {
-			switch m := args[0].(type) {
-			case orderedWhenBuilt: // all but the first time
-			case traits.MutableMapper:
-				args[0] = orderedWhenBuilt{m}
+		switch function {
+		case insertion:
+			return func(args ...ref.Val) ref.Val {
+				switch m := args[0].(type) {
+				case orderedWhenBuilt: // all but the first time
+				case traits.MutableMapper:
+					args[0] = orderedWhenBuilt{m}
+				}
+				return invoke(binding, args)
 			}
-			return invoke(binding, args)
+		case query:
+			return func(args ...ref.Val) ref.Val { return ordered(invoke(binding, args)) }
 		}
+		return nil
 	})
+}
+
+// ordered returns an orderedMap for a map, and any other value as it is.
+func ordered(v ref.Val) ref.Val {
+	if m, ok := v.(traits.Mapper); ok {
+		return orderedMap{m}
+	}
+	return v
 }

@@ -32,6 +32,9 @@ func TestLoopsAreOrdered(t *testing.T) {
 		`{"d": 1, "c": 2, "b": 3, "a": 4}.map(k, k).join() == "abcd"`,
 		`{4: "d", 10: "a", -3: "b", 0: "c"}.map(k, k) == [-3, 0, 4, 10]`,
 		`{true: 1, false: 2}.map(k, k) == [false, true]`,
+		`{dyn(type("")): "b", dyn(type(1)): "a", dyn(type(b"")): "c", dyn(type(1u)): "d"}.transformList(k, v, v).join() == "cabd"`,
+		`url("https://example.com/?c=3&a=1&d=4&b=2").getQuery().map(k, k) == ["a", "b", "c", "d"]`,
+		`url("https://example.com/?c=3&a=1&d=4&b=2").getQuery().transformList(k, v, k)[3] == "d"`,
 		`optional.ofNonZeroValue(labels).hasValue() && !optional.ofNonZeroValue(labels.transformMap(k, v, k == "", v)).hasValue()`,
 	} {
 		e, err := Compile(text)
@@ -74,7 +77,7 @@ func TestLoopsOverObjectsAreOrdered(t *testing.T) {
 // copy them, even if it ends at the first one.
 func TestLoopsOverLargeMaps(t *testing.T) {
 	labels := make(map[string]any)
-	for i := range CostLimit + 1 {
+	for i := range keysMax + 1 {
 		labels[fmt.Sprint(i)] = "x"
 	}
 	object := map[string]any{"metadata": map[string]any{"labels": labels}}
@@ -83,7 +86,7 @@ func TestLoopsOverLargeMaps(t *testing.T) {
 		`object.metadata.labels.exists(k, k == "0")`:           true,
 		`object.metadata.labels.all(k, k == "0")`:              true,
 		`object.metadata.labels.transformList(k, v, 1) == [1]`: true,
-		`object.metadata.labels.size() > 10000`:                false,
+		`object.metadata.labels.size() > 3333`:                 false,
 		`object.metadata.labels["77"] == "x"`:                  false,
 	} {
 		e, err := CompileObject(text)
@@ -94,6 +97,9 @@ func TestLoopsOverLargeMaps(t *testing.T) {
 		if holds, err := e.Holds(object); holds == fails || (err != nil) != fails {
 			t.Errorf("%s: %t, %v", text, holds, err)
 		}
+	}
+	if id := tooManyKeys.Get(types.IntZero).(*types.Err).NodeID(); id != -1 {
+		t.Errorf("an evaluation has set the ID of a shared error to %d", id)
 	}
 	first, err := CompileObject(`object.metadata.labels.exists(k, true)`)
 	if err != nil {
