@@ -193,8 +193,8 @@ func (d *decider) trustIn(r *Record) Trust {
 	case r.State == v1alpha1.StateClosed && r.Reason == v1alpha1.ReasonSignalsHold:
 		// The record was written by a closeWhen gate, which ignores pods.
 		t.digest, t.bootKnown = digestAll, d.bootSeen()
-	case d.Boot.Ahead && r.State == v1alpha1.StateClosed && (r.closedForBoot() || r.awaitsBoot()):
-		t.digest = digestAll // another replica may have closed it, and have taken a digest
+	case d.closedAhead(r):
+		t.digest = digestAll
 	case !r.sameBootAsDigest(n):
 		t.digest = r.Digest
 	}
@@ -210,6 +210,12 @@ func (d *decider) trustIn(r *Record) Trust {
 		t.former = d.Boot.Known
 	}
 	return t
+}
+
+// closedAhead reports whether the gate is closed for a boot that is ahead of the watch. Another
+// replica may have closed it, and have taken a digest that says nothing about late statuses.
+func (d *decider) closedAhead(r *Record) bool {
+	return d.Boot.Ahead && r.State == v1alpha1.StateClosed && (r.closedForBoot() || r.awaitsBoot())
 }
 
 // inBootOf adds to the gate's new record r what its previous record shows about the node's current
