@@ -41,6 +41,17 @@ func alerts(t *testing.T) []rulefmt.Rule {
 	return groups.Groups[0].Rules
 }
 
+// alertNamed returns the rule of an alert.
+func alertNamed(t *testing.T, name string) *rulefmt.Rule {
+	t.Helper()
+	all := alerts(t)
+	i := slices.IndexFunc(all, func(r rulefmt.Rule) bool { return r.Alert == name })
+	if i < 0 {
+		t.Fatalf("there is no alert %s", name)
+	}
+	return &all[i]
+}
+
 // firing returns the texts of the alerts that fire after a duration.
 func firing(t *testing.T, rule *rulefmt.Rule, series string, after time.Duration) (summaries []string) {
 	t.Helper()
@@ -257,15 +268,11 @@ func TestAlerts(t *testing.T) {
 
 // An outdated proof does not count.
 func TestBirthsOpenByAge(t *testing.T) {
-	for _, rule := range alerts(t) {
-		if rule.Alert != "NodegateBirthsOpen" {
-			continue
-		}
-		series := `nodegate_birth_closing_proved{gate="cni"} 1x60
-			nodegate_birth_closing_proved_timestamp_seconds{gate="cni"} 0+60x10 600x50`
-		if early, late := firing(t, &rule, series, 25*time.Minute), firing(t, &rule, series, 32*time.Minute); len(early) != 0 || len(late) != 1 {
-			t.Errorf("early: %q, late: %q", early, late)
-		}
+	rule := alertNamed(t, "NodegateBirthsOpen")
+	series := `nodegate_birth_closing_proved{gate="cni"} 1x60
+		nodegate_birth_closing_proved_timestamp_seconds{gate="cni"} 0+60x10 600x50`
+	if early, late := firing(t, rule, series, 25*time.Minute), firing(t, rule, series, 32*time.Minute); len(early) != 0 || len(late) != 1 {
+		t.Errorf("early: %q, late: %q", early, late)
 	}
 }
 

@@ -20,27 +20,23 @@ func TestNotReadyDespiteOtherAlerts(t *testing.T) {
 		return `nodegate_gate_condition{gate="` + gate + `",condition="Ready"} 0x60` + "\n" +
 			`nodegate_gate_not_ready{gate="` + gate + `",reason="` + reason + `"} 1x60`
 	}
-	for _, rule := range alerts(t) {
-		if rule.Alert != "NodegateGateNotReady" {
-			continue
-		}
-		for name, s := range map[string]struct {
-			series []string
-			want   []string // gates
-		}{
-			"only a guard is not proved":         {[]string{noGuard, proved, notReady("cni", "GuardNotProved"), notReady("csi", "GuardNotProved")}, nil},
-			"one gate has another reason":        {[]string{noGuard, proved, notReady("cni", "GuardNotProved"), notReady("csi", "WriteDenied")}, []string{"csi"}},
-			"all gates have other reasons":       {[]string{noGuard, notReady("cni", "DaemonSetNotFound"), notReady("csi", "NotAccepted")}, []string{"cni", "csi"}},
-			"a birth is not proved":              {[]string{noBirth, notReady("cni", "BirthNotProved")}, nil},
-			"another reason, and no proof":       {[]string{noBirth, notReady("cni", "DaemonSetNotFound")}, []string{"cni"}},
-			"still closed on new nodes":          {[]string{noGuard, notReady("cni", "BirthNotProved")}, []string{"cni"}}, // a gate in DryRun: NodegateBirthsOpen does not fire
-			"the reason changes":                 {[]string{`nodegate_gate_not_ready{gate="cni",reason="NotAccepted"} 1x5 stale`, `nodegate_gate_not_ready{gate="cni",reason="WriteDenied"} _x6 1x60`}, []string{"cni"}},
-			"the reason is that of a guard, too": {[]string{noGuard, `nodegate_gate_not_ready{gate="cni",reason="WriteDenied"} 1x5 stale`, `nodegate_gate_not_ready{gate="cni",reason="GuardNotProved"} _x6 1x60`}, nil},
-		} {
-			got := firingFor(t, &rule, s.series, 12*time.Minute, "gate")
-			if !slices.Equal(got, s.want) {
-				t.Errorf("%s: it fires for the gates %q, want %q", name, got, s.want)
-			}
+	rule := alertNamed(t, "NodegateGateNotReady")
+	for name, s := range map[string]struct {
+		series []string
+		want   []string // gates
+	}{
+		"only a guard is not proved":         {[]string{noGuard, proved, notReady("cni", "GuardNotProved"), notReady("csi", "GuardNotProved")}, nil},
+		"one gate has another reason":        {[]string{noGuard, proved, notReady("cni", "GuardNotProved"), notReady("csi", "WriteDenied")}, []string{"csi"}},
+		"all gates have other reasons":       {[]string{noGuard, notReady("cni", "DaemonSetNotFound"), notReady("csi", "NotAccepted")}, []string{"cni", "csi"}},
+		"a birth is not proved":              {[]string{noBirth, notReady("cni", "BirthNotProved")}, nil},
+		"another reason, and no proof":       {[]string{noBirth, notReady("cni", "DaemonSetNotFound")}, []string{"cni"}},
+		"still closed on new nodes":          {[]string{noGuard, notReady("cni", "BirthNotProved")}, []string{"cni"}}, // a gate in DryRun: NodegateBirthsOpen does not fire
+		"the reason changes":                 {[]string{`nodegate_gate_not_ready{gate="cni",reason="NotAccepted"} 1x5 stale`, `nodegate_gate_not_ready{gate="cni",reason="WriteDenied"} _x6 1x60`}, []string{"cni"}},
+		"the reason is that of a guard, too": {[]string{noGuard, `nodegate_gate_not_ready{gate="cni",reason="WriteDenied"} 1x5 stale`, `nodegate_gate_not_ready{gate="cni",reason="GuardNotProved"} _x6 1x60`}, nil},
+	} {
+		got := firingFor(t, rule, s.series, 12*time.Minute, "gate")
+		if !slices.Equal(got, s.want) {
+			t.Errorf("%s: it fires for the gates %q, want %q", name, got, s.want)
 		}
 	}
 }
