@@ -62,6 +62,25 @@ func TestCreateReview(t *testing.T) {
 	}
 }
 
+// permissionsGrantedAfter checks permissions with an API server that answers reviews with an error
+// for a while. If the error is nil, the permissions are missing until then. It returns the log.
+func permissionsGrantedAfter(t *testing.T, until time.Duration, failure error) (lines []string, err error) {
+	t.Helper()
+	began := time.Now()
+	api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+		Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+			if time.Since(began) < until {
+				return failure
+			}
+			o.(*authorizationv1.SelfSubjectAccessReview).Status.Allowed = true
+			return nil
+		},
+	}).Build()
+	var log controllertest.LogLines
+	err = checkPermissions(t.Context(), log.Logger(), api, install.Options{Namespace: "nodegate-system"})
+	return log.All(), err
+}
+
 // An API server that has just started denies everything until it has read the roles. Permissions are
 // reviewed again for a while, and only the last result counts.
 func TestPermissionsAreReviewedAgain(t *testing.T) {
@@ -82,24 +101,14 @@ func TestPermissionsAreReviewedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-					Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
-						if time.Since(began) < c.until {
-							return c.denial
-						}
-						o.(*authorizationv1.SelfSubjectAccessReview).Status.Allowed = true
-						return nil
-					},
-				}).Build()
-				var log controllertest.LogLines
-				err := checkPermissions(t.Context(), log.Logger(), api, install.Options{Namespace: "nodegate-system"})
+				lines, err := permissionsGrantedAfter(t, c.until, c.denial)
 				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 					t.Errorf("after %s: %v, want %q", time.Since(began), err, c.want)
 				}
 				if waited := time.Since(began); c.until < permissionsPatience && waited > c.until+time.Second || waited > permissionsPatience+time.Second {
 					t.Errorf("it took %s", waited)
 				}
-				if lines := log.All(); len(lines) != c.lines {
+				if len(lines) != c.lines {
 					t.Errorf("%d lines, want %d: %s", len(lines), c.lines, lines)
 				}
 			})
@@ -126,22 +135,12 @@ func TestPermissionsAreReviewedOnceTheAPIServerAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now()
-				api := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
-					Create: func(_ context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
-						if time.Since(began) < c.until {
-							return c.failure
-						}
-						o.(*authorizationv1.SelfSubjectAccessReview).Status.Allowed = true
-						return nil
-					},
-				}).Build()
-				var log controllertest.LogLines
-				err := checkPermissions(t.Context(), log.Logger(), api, install.Options{Namespace: "nodegate-system"})
+				lines, err := permissionsGrantedAfter(t, c.until, c.failure)
 				answered := c.until < permissionsPatience
 				if waited := time.Since(began); waited < c.min || waited > c.max || (err == nil) != answered || !answered && !errors.Is(err, c.failure) {
 					t.Errorf("after %s: %v; want after %s to %s: %v, unless it answered", waited, err, c.min, c.max, c.failure)
 				}
-				if lines := log.All(); answered && (len(lines) != 1 || !strings.Contains(lines[0], c.line)) || !answered && len(lines) > 0 {
+				if answered && (len(lines) != 1 || !strings.Contains(lines[0], c.line)) || !answered && len(lines) > 0 {
 					t.Errorf("lines %q, want one with %q if the API server answered", lines, c.line)
 				}
 			})
