@@ -16,6 +16,17 @@ import (
 // keys in the same order in one of 10^44 cases.
 const repetitions = 100
 
+// alwaysHolds evaluates an expression repeatedly.
+func alwaysHolds(t *testing.T, text string, holds func() (bool, error)) {
+	t.Helper()
+	for range repetitions {
+		if is, err := holds(); !is || err != nil {
+			t.Errorf("%s: %t, %v", text, is, err)
+			return
+		}
+	}
+}
+
 // Loops iterate over maps in the order of the keys: the result of an expression depends only on
 // facts.
 func TestLoopsAreOrdered(t *testing.T) {
@@ -42,12 +53,7 @@ func TestLoopsAreOrdered(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		for range repetitions {
-			if holds, err := e.Holds(n); !holds || err != nil {
-				t.Errorf("%s: %t, %v", text, holds, err)
-				break
-			}
-		}
+		alwaysHolds(t, text, func() (bool, error) { return e.Holds(n) })
 	}
 }
 
@@ -64,12 +70,7 @@ func TestLoopsOverObjectsAreOrdered(t *testing.T) {
 			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		for range repetitions {
-			if holds, err := e.Holds(object); !holds || err != nil {
-				t.Errorf("%s: %t, %v", text, holds, err)
-				break
-			}
-		}
+		alwaysHolds(t, text, func() (bool, error) { return e.Holds(object) })
 	}
 }
 
