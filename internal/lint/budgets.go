@@ -35,14 +35,20 @@ func (s *subject) budgetText() string {
 	return s.Spec.Budget.MaxReclosed.String()
 }
 
-// zones returns the sizes of zones with more than one of the gate's nodes of which so many may
-// be closed at a time, by name. A zone with one node does not count, because any budget allows
-// this node.
-func (s *subject) zones(mayClose func(allowed, nodes int) bool) (sizes []string) {
+// nodesByZone returns the numbers of the gate's nodes in zones.
+func (s *subject) nodesByZone() map[string]int {
 	nodes := make(map[string]int)
 	for _, n := range s.nodes {
 		nodes[n.Zone()]++
 	}
+	return nodes
+}
+
+// zones returns the sizes of zones with more than one of the gate's nodes of which so many may
+// be closed at a time, by name. A zone with one node does not count, because any budget allows
+// this node.
+func (s *subject) zones(mayClose func(allowed, nodes int) bool) (sizes []string) {
+	nodes := s.nodesByZone()
 	for _, zone := range slices.Sorted(maps.Keys(nodes)) {
 		n := nodes[zone]
 		if n == 1 || !mayClose(gate.MaxReclosed(s.Spec.Budget.MaxReclosed, n), n) {

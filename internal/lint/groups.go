@@ -98,10 +98,7 @@ func groupExceedsBudget(_ *checker, s *subject) []hit {
 	if groups == nil || !s.Together.Closes {
 		return nil
 	}
-	zones := make(map[string]int)
-	for _, n := range s.nodes {
-		zones[n.Zone()]++
-	}
+	zones := s.nodesByZone()
 	var exceeding []string
 	for _, name := range groupNames(groups) {
 		inZone := make(map[string]int)
