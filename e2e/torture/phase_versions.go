@@ -25,7 +25,7 @@ const replaced faultproxy.Fault = "version replaced"
 
 func olderProgram(o *Options) string {
 	if o.OlderProgram == "" {
-		return "there is no program of an older version"
+		return "there is no program of an older version; with OLDER_REVISION=v0.1.0, for example, one is built"
 	}
 	return ""
 }

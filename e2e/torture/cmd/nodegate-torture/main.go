@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -79,10 +80,22 @@ func run(ctx context.Context) error {
 		err = fmt.Errorf("%d phases failed", failed)
 	}
 	if err != nil {
-		return errors.Join(err, fmt.Errorf("to repeat it: make torture SEED=%d MINUTES=%g", o.Seed, *minutes))
+		return errors.Join(err, errors.New("to repeat it: "+makeCommand(&o, *minutes, *older)))
 	}
 	fmt.Printf("seed %d passed\n", o.Seed)
 	return nil
+}
+
+// makeCommand returns the command that runs the same phases with the same faults.
+func makeCommand(o *torture.Options, minutes float64, older string) string {
+	command := fmt.Sprintf("make torture SEED=%d MINUTES=%g", o.Seed, minutes)
+	if older != "" {
+		command += " OLDER_REVISION=" + older
+	}
+	if len(o.Phases) > 0 {
+		command += fmt.Sprintf(" PHASES=%q", strings.Join(o.Phases, " "))
+	}
+	return command
 }
 
 // buildClockProgram builds nodegate with a clock whose rate can be set, and returns its path.
