@@ -137,7 +137,7 @@ func (c *groupCount) node(n *Node, within time.Duration) {
 		return
 	}
 	c.opened = append(c.opened, d)
-	if p := n.FirstPod; p != nil && p.Bound.Sub(n.Opened.At) <= within {
+	if p := n.FirstPod; p != nil && p.Bound.Sub(n.Created) <= within {
 		c.firstPod = append(c.firstPod, max(p.Bound.Sub(n.Opened.At), 0))
 	}
 }

@@ -188,13 +188,18 @@ func TestHeldSinceTheFuture(t *testing.T) {
 	}
 }
 
-// The time to the first pod starts at the opening, and is known only if the opening is.
+// The time to the first pod starts at the opening, and is known only if the opening is. A pod
+// that was bound too long after the node's creation is no part of the node's start, however
+// late the node opened.
 func TestFirstPods(t *testing.T) {
-	n := node(moment(40), moment(60), moment(90), moment(100))
-	n.FirstPod = &timeline.Pod{Bound: moment(103).At}
-	idle := node(moment(40), moment(60), moment(90), moment(100))
-	idle.FirstPod = &timeline.Pod{Bound: moment(100 + 2*3600).At}
-	if s := of(n, idle, node(moment(40), moment(60), moment(90), moment(100))).Fleet.FirstPod; s.Count != 1 || s.Max != 3 {
+	bound := func(opened, bound int) report.Node {
+		n := node(moment(40), moment(60), moment(90), moment(opened))
+		n.FirstPod = &timeline.Pod{Bound: moment(bound).At}
+		return n
+	}
+	without := node(moment(40), moment(60), moment(90), moment(100))
+	r := of(bound(100, 103), bound(100, 100+2*3600), bound(3000, 3600), bound(3000, 3601), without)
+	if s := r.Fleet.FirstPod; s.Count != 2 || s.P50 != 3 || s.Max != 600 {
 		t.Errorf("first pods after %+v", s)
 	}
 }
