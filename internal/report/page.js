@@ -27,7 +27,7 @@
   const doubts = {
     Pending: 'not yet', Untold: 'time unknown', AfterOpening: 'after the opening: interrupted, or not waited for',
     Lost: 'held at the opening, not now', BeforeNode: 'before this Node was created', Again: 'not the first time', Joined: 'already open when the node became a member',
-    Older: 'the node is older than the gate', Adopted: 'the node already carried the taint', Unread: 'unknown',
+    NoGate: 'no gate is known to have held the node at its creation', Older: 'the node is older than the gate', Adopted: 'the node already carried the taint', Unread: 'unknown',
   };
   const describe = (m) => {
     if (typeof m === 'number') return took(m);

@@ -30,6 +30,9 @@ const (
 	Again Doubt = "Again"
 	// Joined means that the gate was already open when the node became a member.
 	Joined Doubt = "Joined"
+	// NoGate means that no gate is known to have held the node at its creation: none applies
+	// to it, or only gates with closeWhen or the effect PreferNoSchedule do.
+	NoGate Doubt = "NoGate"
 	// Older means that the node is older than the gate, which therefore did not close at the
 	// node's creation.
 	Older Doubt = "Older"

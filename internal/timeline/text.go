@@ -38,6 +38,7 @@ var (
 		BeforeNode:   "before this Node was created: clocks differ, or it belongs to a former Node",
 		Again:        "not the first time: there were workload pods before",
 		Joined:       "already open when the node became a member",
+		NoGate:       "no gate is known to have held the node at its creation",
 		Older:        "the node is older than the gate",
 		Adopted:      "the node already carried the taint",
 		Unread:       "unknown",

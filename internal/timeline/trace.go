@@ -250,14 +250,18 @@ func started(p *gate.BoundPod) time.Time {
 // open sets when the last gate opened that was closed at the node's creation, and the
 // first workload pod after that.
 func (t *tracer) open(l *History) {
-	l.Opened = Moment{Doubt: Joined}
+	l.Opened = Moment{Doubt: NoGate}
 	for i := range l.Gates {
 		g := &l.Gates[i]
 		switch {
 		case g.Soft:
 		case g.Holds():
 			l.Held = true
-		case g.CloseWhen, g.Opened.Doubt == Joined:
+		case g.CloseWhen:
+		case g.Opened.Doubt == Joined:
+			if l.Opened.Doubt == NoGate {
+				l.Opened.Doubt = Joined
+			}
 		case g.Opened.Doubt == Older:
 			if l.Opened.At.IsZero() {
 				l.Opened.Doubt = Older

@@ -59,6 +59,11 @@ func one(signal, more string) string {
 	return "metadata: {name: a}\nspec:\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: s, " + signal + "}]\n  " + more
 }
 
+// other returns the definition or the record of gate a for gate b.
+func other(of string) string {
+	return strings.NewReplacer("name: a}", "name: b}", "example.com/a", "example.com/b").Replace(of)
+}
+
 const (
 	closed = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
 	opened = `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T03:01:30Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
@@ -144,7 +149,14 @@ func TestTrace(t *testing.T) {
 		{"a closeWhen gate that is younger than the node", world{
 			gates: []string{strings.Replace(byLabel(""), "openWhen", "closeWhen", 1)}, younger: true,
 			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "Overridden", 1)},
-		}, `ready 40; a Open: closed Untold, opened 90, s held Pending; opened Joined`},
+		}, `ready 40; a Open: closed Untold, opened 90, s held Pending; opened NoGate`},
+		{"a soft gate, and one that was open when the node became a member", world{
+			gates: []string{strings.Replace(byLabel(""), "NoSchedule", "PreferNoSchedule", 1), other(byLabel(""))},
+			records: map[string]string{
+				"a": strings.Replace(opened, "NoSchedule", "PreferNoSchedule", 1),
+				"b": other(strings.Replace(opened, "SignalsHold", "Adopted", 1)),
+			},
+		}, `ready 40; a Open soft: closed 0, opened 90, s held Lost; b Open: closed Untold, opened 90 Joined, s held Pending; opened Joined`},
 		{"an adopted taint", world{
 			gates: []string{byLabel("")}, taints: []string{"example.com/a"},
 			records: map[string]string{"a": `{"state":"Closed","reason":"Adopted","since":"2026-03-01T03:50:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`},
@@ -165,7 +177,7 @@ func TestTrace(t *testing.T) {
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
 			conditions: map[string]int{"Ready": 3000}, pods: []gate.BoundPod{workload("web", 95)},
 		}, `ready 3000 Again; a Open: closed 0, opened 90, s held Untold; opened 90; first shop/web 95, 98`},
-		{"a node that is not ready", world{untrue: map[string]bool{"Ready": true}}, `ready Pending; opened Joined`},
+		{"a node that is not ready", world{untrue: map[string]bool{"Ready": true}}, `ready Pending; opened NoGate`},
 		{"the first of a workload's pods", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": opened}, labels: map[string]string{"fit": ""},
 			pods: []gate.BoundPod{workload("third", 300), workload("second", 200), workload("agent", 91, daemon), workload("static", 92, mirror)},
@@ -177,7 +189,7 @@ func TestTrace(t *testing.T) {
 		{"a PreferNoSchedule gate", world{
 			gates:   []string{strings.Replace(byLabel(""), "NoSchedule", "PreferNoSchedule", 1)},
 			records: map[string]string{"a": strings.Replace(closed, "NoSchedule", "PreferNoSchedule", 1)},
-		}, `ready 40; a Closed soft: closed 0, opened Pending, s held Pending; opened Joined`},
+		}, `ready 40; a Closed soft: closed 0, opened Pending, s held Pending; opened NoGate`},
 		{"a closeWhen gate", world{
 			gates:   []string{strings.Replace(byLabel(""), "openWhen", "closeWhen", 1)},
 			records: map[string]string{"a": `{"state":"Closed","reason":"SignalsHold","since":"2026-03-01T03:50:00Z","taint":"example.com/a:NoSchedule","source":"crd"}`},
@@ -185,13 +197,13 @@ func TestTrace(t *testing.T) {
 		}, `ready 40; a Closed: closed 3000, opened Pending, s held Untold; held; opened Pending`},
 		{"a gate in dry run", world{
 			gates: []string{byLabel("mode: DryRun")}, shadow: map[string]string{"a": closed},
-		}, `ready 40; opened Joined`},
+		}, `ready 40; opened NoGate`},
 		{"a pod bound before a PreferNoSchedule gate opened", world{
 			gates:   []string{strings.Replace(byLabel(""), "NoSchedule", "PreferNoSchedule", 1)},
 			records: map[string]string{"a": strings.Replace(opened, "NoSchedule", "PreferNoSchedule", 1)},
 			labels:  map[string]string{"fit": ""}, pods: []gate.BoundPod{workload("early", 50)},
-		}, `ready 40; a Open soft: closed 0, opened 90, s held Untold; opened Joined`},
-		{"a gate without a record", world{gates: []string{byLabel("")}}, `ready 40; opened Joined`},
+		}, `ready 40; a Open soft: closed 0, opened 90, s held Untold; opened NoGate`},
+		{"a gate without a record", world{gates: []string{byLabel("")}}, `ready 40; opened NoGate`},
 		{"overridden", world{
 			gates:   []string{byLabel("")},
 			records: map[string]string{"a": strings.TrimSuffix(closed, "}") + `,"override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
@@ -211,17 +223,17 @@ func TestTrace(t *testing.T) {
 		{"an unreadable record of a soft gate", world{
 			gates:   []string{strings.Replace(byLabel(""), "NoSchedule", "PreferNoSchedule", 1)},
 			records: map[string]string{"a": "{"}, taints: []string{"example.com/a:PreferNoSchedule"},
-		}, `ready 40; a Closed soft: closed Untold, opened Pending, s held Pending; opened Joined`},
+		}, `ready 40; a Closed soft: closed Untold, opened Pending, s held Pending; opened NoGate`},
 		{"an unreadable record of an open gate", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": "{"},
 		}, `ready 40; a Open: closed Untold, opened Joined, s held Pending; opened Joined`},
 		{"an unreadable record of an open closeWhen gate", world{
 			gates: []string{strings.Replace(byLabel(""), "openWhen", "closeWhen", 1)}, records: map[string]string{"a": "{"},
-		}, `ready 40; opened Joined`},
+		}, `ready 40; opened NoGate`},
 		{"the last of two gates", world{
-			gates: []string{byLabel(""), strings.NewReplacer("name: a}", "name: b}", "example.com/a", "example.com/b").Replace(byCondition(""))},
+			gates: []string{byLabel(""), other(byCondition(""))},
 			records: map[string]string{
-				"a": opened, "b": strings.NewReplacer("03:01:30Z", "03:02:30Z", "com/a", "com/b").Replace(opened),
+				"a": opened, "b": other(strings.Replace(opened, "03:01:30Z", "03:02:30Z", 1)),
 			},
 			labels: map[string]string{"fit": ""}, conditions: map[string]int{"Fit": 150}, pods: []gate.BoundPod{workload("between", 100, tolerating)},
 		}, `ready 40; a Open: closed 0, opened 90, s held Untold; b Open: closed 0, opened 150, s held 150; opened 150`},
@@ -329,78 +341,4 @@ func show(l timeline.History) string {
 		parts = append(parts, "pods unread")
 	}
 	return strings.Join(parts, "; ")
-}
-
-// The last signal is known only if the times of all signals are known. The gate waited for
-// it alone after all others held.
-func TestLast(t *testing.T) {
-	held := func(seconds ...int) (signals []timeline.Signal) {
-		for _, s := range seconds {
-			m := timeline.Moment{At: at(s)}
-			if s == 0 {
-				m = timeline.Moment{Doubt: timeline.Untold}
-			}
-			signals = append(signals, timeline.Signal{Held: m})
-		}
-		return signals
-	}
-	ready := timeline.Moment{At: at(40)}
-	for _, c := range []struct {
-		ready   timeline.Moment
-		signals []timeline.Signal
-		last    int
-		alone   time.Duration
-	}{
-		{ready, held(60, 90), 1, 30 * time.Second},
-		{ready, held(90, 60), 0, 30 * time.Second},
-		{ready, held(90, 70, 60), 0, 20 * time.Second},
-		{ready, held(90, 20), 0, 50 * time.Second},
-		{ready, held(30, 20), 0, 0},
-		{timeline.Moment{Doubt: timeline.Pending}, held(30), 0, 30 * time.Second},
-		{ready, held(90, 0), -1, 0},
-		{ready, nil, -1, 0},
-	} {
-		l := timeline.History{Created: born, Ready: c.ready}
-		g := timeline.Gate{Signals: c.signals}
-		if last, alone := g.Last(&l); last != c.last || alone != c.alone {
-			t.Errorf("%v: last signal %d, alone for %s; want %d, %s", c.signals, last, alone, c.last, c.alone)
-		}
-	}
-}
-
-// A closed openWhen gate waits for the first signal that does not hold, and a closeWhen
-// gate for the first one that is unknown or, if all hold, for the first of them. If one does not
-// hold, something else keeps it closed.
-func TestWaits(t *testing.T) {
-	signals := []timeline.Signal{{State: "Holds"}, {State: "Unknown"}, {State: "NotYet"}}
-	for _, c := range []struct {
-		gate timeline.Gate
-		want int
-	}{
-		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals}, 1},
-		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals[:1]}, -1},
-		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals}, -1},
-		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals[:2]}, 1},
-		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals[:1]}, 0},
-		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true}, -1},
-		{timeline.Gate{State: v1alpha1.StateOpen, Signals: signals}, -1},
-	} {
-		if got := c.gate.Waits(); got != c.want {
-			t.Errorf("%+v: Waits returned %d, want %d", c.gate, got, c.want)
-		}
-	}
-}
-
-// A gate with the effect PreferNoSchedule holds no node, also not since its creation.
-func TestSoftGateHoldsNothing(t *testing.T) {
-	soft := timeline.Gate{State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Soft: true, Closed: timeline.Moment{At: born}}
-	again := timeline.Gate{State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonRebooted, Closed: timeline.Moment{At: at(3000)}}
-	l := timeline.History{Created: born, Held: true, Gates: []timeline.Gate{soft, again}}
-	if l.HeldSinceCreation() || !l.HeldSince().Equal(at(3000)) {
-		t.Errorf("held since %s, since its creation: %t; want 3000 s after it", l.HeldSince(), l.HeldSinceCreation())
-	}
-	l.Gates[0].Soft = false
-	if !l.HeldSinceCreation() || !l.HeldSince().Equal(born) {
-		t.Errorf("with the effect NoSchedule, held since %s, since its creation: %t", l.HeldSince(), l.HeldSinceCreation())
-	}
 }
