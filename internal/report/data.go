@@ -44,6 +44,8 @@ type row struct {
 	// is held.
 	Again  bool `json:"a,omitempty"`
 	Untold bool `json:"u,omitempty"`
+	// Created is the Node's creation, which is before Zero if a gate closed again.
+	Created float64 `json:"d,omitempty"`
 	// Held is true if a gate holds the node, and Overdue if such a gate is past its deadline.
 	Held    bool      `json:"h,omitempty"`
 	Overdue bool      `json:"x,omitempty"`
@@ -54,8 +56,11 @@ type row struct {
 }
 
 type rowGate struct {
-	Gate       int             `json:"g"`
-	Closed     bool            `json:"k,omitempty"`
+	Gate   int  `json:"g"`
+	Closed bool `json:"k,omitempty"`
+	// Again is true if this gate closed again, even if another one has held the node since
+	// its creation.
+	Again      bool            `json:"a,omitempty"`
 	Reason     v1alpha1.Reason `json:"y,omitempty"`
 	Soft       bool            `json:"e,omitempty"`
 	Overridden bool            `json:"v,omitempty"`
@@ -139,21 +144,23 @@ func names(groups []Group) []string {
 }
 
 func (d *pageData) row(n *Node, gates map[string]int, full bool) row {
-	zero, again, since := n.Created, false, n.HeldSince()
-	if since.After(n.Created.Add(gate.HeartbeatSkew)) && !n.HeldSinceCreation() {
-		zero, again = since, true
+	zero, since := n.Created, n.HeldSince()
+	again := closedAgain(n, since, n.HeldSinceCreation())
+	if again {
+		zero = since
 	}
 	rel := relative(zero)
 	r := row{
 		Name: n.Node, Pool: slices.Index(d.Pools, n.Pool), Zone: slices.Index(d.Zones, n.Zone),
-		Zero: float64(zero.UnixMilli()) / 1000, Again: again, Untold: n.Held && since.IsZero(), Held: n.Held,
+		Zero: float64(zero.UnixMilli()) / 1000, Again: again, Untold: n.Held && since.IsZero(), Held: n.Held, Created: seconds(n.Created.Sub(zero)),
 		Ready: rel.moment(n.Ready), Opened: rel.moment(n.Opened), Pod: rel.pod(n.FirstPod),
 	}
 	for i := range n.Gates {
 		g := &n.Gates[i]
 		r.Overdue = r.Overdue || g.Overdue && g.Holds()
+		closed := g.State == v1alpha1.StateClosed
 		out := rowGate{
-			Gate: gates[g.Gate], Closed: g.State == v1alpha1.StateClosed, Reason: g.Reason, Soft: g.Soft,
+			Gate: gates[g.Gate], Closed: closed, Again: closed && closedAgain(n, g.Closed.At, g.Reason == v1alpha1.ReasonBirth), Reason: g.Reason, Soft: g.Soft,
 			Overridden: g.Overridden, Overdue: g.Overdue, Blocked: g.Blocked, From: rel.moment(g.Closed), Opened: rel.moment(g.Opened),
 		}
 		for j := range g.Signals {
@@ -164,6 +171,12 @@ func (d *pageData) row(n *Node, gates map[string]int, full bool) row {
 		r.Gates = append(r.Gates, out)
 	}
 	return r
+}
+
+// closedAgain reports whether a gate that closed at this time did not close at the node's
+// creation. birth is true if its reason is the creation, and clocks may differ.
+func closedAgain(n *Node, at time.Time, birth bool) bool {
+	return !birth && at.After(n.Created.Add(gate.HeartbeatSkew))
 }
 
 // relative is the zero of a row's times.

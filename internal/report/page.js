@@ -35,16 +35,21 @@
     return m ? took(m[0]) + ', ' + (doubts[m[1]] || m[1]) : '';
   };
 
+  // after returns a moment relative to another time of its row.
+  const after = (m, at) => typeof m === 'number' ? m - at : Array.isArray(m) ? [m[0] - at, m[1]] : m;
+
   // Clocks may differ, so that the page may be from before an event.
   const since = (n, at) => Math.max(data.now - n.b - at, 0);
 
   // ended returns the end of a row, for the selected gate or, if none is selected, for all
-  // gates. at is null if it is unknown.
+  // gates. The bar starts at from: when the gate closed again, or at the node's creation. at is
+  // the time from then to the end, and null if it is unknown: note is the reason.
   const ended = (n, gate) => {
-    const now = since(n, 0);
-    if (gate === null) return { held: !!n.h, overdue: !!n.x, at: !n.h ? known(n.o) : n.u ? null : now, opened: n.o };
-    const g = (n.g || []).find((g) => g.g === gate);
-    return { held: !!g.k, overdue: !!g.x, at: !g.k ? known(g.o) : known(g.c) === null ? null : now, opened: g.o };
+    if (gate === null) return { from: 0, again: !!n.a, held: !!n.h, overdue: !!n.x, at: !n.h ? known(n.o) : n.u ? null : since(n, 0), note: describe(n.o) };
+    const g = (n.g || []).find((g) => g.g === gate), created = n.d || 0, closed = known(g.c);
+    if (g.k && !g.e) return { from: closed === null ? created : closed, again: !!g.a, held: true, overdue: !!g.x, at: closed === null ? null : since(n, closed) };
+    const opened = after(g.o, created);
+    return { from: created, held: false, overdue: false, at: known(opened), note: g.k ? 'closed, PreferNoSchedule' : describe(opened) };
   };
 
   const bar = (track, className, from, to, scale) => {
@@ -66,15 +71,15 @@
   const rowOf = (n, gate, scale) => {
     const end = ended(n, gate), track = newTrack();
     const ready = known(n.r), to = end.at === null ? 0 : end.at;
-    const startUp = n.a || ready === null ? 0 : Math.min(ready, to);
+    const startUp = end.again || ready === null ? 0 : Math.min(ready - end.from, to);
     bar(track, 'startup', 0, startUp, scale);
     bar(track, end.held ? 'closed' : 'waiting', startUp, to, scale);
     if (!end.held && n.f && n.f.b !== undefined && gate === null) bar(track, 'pods', to, n.f.b, scale);
     const value = el('span', 'took' + (end.held ? ' bad' : ''));
     if (end.held && end.at === null) value.append('held', el('small', '', end.overdue ? 'overdue' : 'time unknown'));
-    else if (end.held) value.append('held ' + took(to), el('small', '', end.overdue ? 'overdue' : n.a ? 'closed again' : 'since its creation'));
+    else if (end.held) value.append('held ' + took(to), el('small', '', end.overdue ? 'overdue' : end.again ? 'closed again' : 'since its creation'));
     else if (end.at !== null) value.append(took(to), el('small', '', 'to open'));
-    else value.append('–', el('small', '', describe(end.opened)));
+    else value.append('–', el('small', '', end.note));
     const place = [data.pools[n.p], data.zones[n.z]].filter(Boolean).join(' · ');
     const summary = el('summary', '', el('span', 'who', el('span', 'name', n.n), place && el('span', 'place', place)), track, value);
     const details = el('details', '', summary);

@@ -10,9 +10,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/report"
+	"github.com/nodegate/nodegate/internal/timeline"
 )
 
 var pages = flag.String("pages", "", "the directory to write sample pages to")
@@ -41,6 +45,41 @@ func aheadFleet() *report.Facts {
 	return facts
 }
 
+// mixedFleet has nodes on which gates closed at different times. They are three days old, and
+// were ready after 40 s.
+func mixedFleet() *report.Facts {
+	born := now.Add(-72 * time.Hour)
+	after := func(d time.Duration) timeline.Moment { return timeline.Moment{At: born.Add(d)} }
+	closed := func(name string, reason v1alpha1.Reason, ago time.Duration) timeline.Gate {
+		return timeline.Gate{Gate: name, State: v1alpha1.StateClosed, Reason: reason, Closed: after(72*time.Hour - ago), Opened: doubt(timeline.Pending)}
+	}
+	opened := func(name string, took time.Duration, d timeline.Doubt) timeline.Gate {
+		at := after(took)
+		at.Doubt = d
+		return timeline.Gate{Gate: name, State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Closed: after(0), Opened: at}
+	}
+	adopted := closed("b", v1alpha1.ReasonAdopted, time.Hour)
+	adopted.Closed.Doubt = timeline.Adopted
+	soft := closed("soft", v1alpha1.ReasonRegression, time.Minute)
+	soft.Soft, soft.Overdue = true, true
+	node := func(name string, held bool, open timeline.Doubt, gates ...timeline.Gate) report.Node {
+		return report.Node{History: timeline.History{
+			Node: name, Created: born, Ready: after(40 * time.Second), Held: held, Opened: doubt(open), Gates: gates,
+		}}
+	}
+	return &report.Facts{
+		Time: now, Within: 24 * time.Hour, Gates: &gateset.Set{Gates: []gate.Gate{{Name: "a"}, {Name: "b"}, {Name: "soft"}}},
+		Nodes: []report.Node{
+			node("since-creation", true, timeline.Pending, closed("a", v1alpha1.ReasonBirth, 72*time.Hour), closed("b", v1alpha1.ReasonRebooted, time.Minute)),
+			node("both-again", true, timeline.Pending, closed("a", v1alpha1.ReasonRebooted, 3*time.Hour), closed("b", v1alpha1.ReasonRegression, 5*time.Minute)),
+			node("opened-before", true, timeline.Pending, opened("a", 2*time.Minute, ""), closed("b", v1alpha1.ReasonRebooted, 10*time.Minute)),
+			node("older", true, timeline.Pending, opened("a", time.Hour, timeline.Older), closed("b", v1alpha1.ReasonRebooted, 20*time.Minute)),
+			node("adopted", true, timeline.Pending, opened("a", time.Minute, ""), adopted),
+			node("soft", false, timeline.NoGate, soft),
+		},
+	}
+}
+
 func html(t testing.TB, f *report.Facts) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -63,6 +102,7 @@ func TestSamplePages(t *testing.T) {
 		"empty":   {Time: now, Gates: &gateset.Set{}},
 		"hostile": hostileFleet(),
 		"ahead":   aheadFleet(),
+		"mixed":   mixedFleet(),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name+".html"), html(t, f), 0o644); err != nil {
 			t.Fatal(err)

@@ -157,7 +157,9 @@ func (b *tab) do(actions ...chromedp.Action) {
 // ask evaluates an expression on the page.
 func ask[T any](b *tab, expression string) (answer T) {
 	b.t.Helper()
-	b.do(chromedp.Evaluate(expression, &answer))
+	b.do(chromedp.Evaluate(expression, &answer, func(p *runtime.EvaluateParams) *runtime.EvaluateParams {
+		return p.WithAwaitPromise(true)
+	}))
 	return answer
 }
 
