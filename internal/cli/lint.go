@@ -165,7 +165,10 @@ func readCluster(ctx context.Context, reader *read.Reader, w *lint.World) {
 	note(lint.Deployments, err)
 	w.TolerationsPolicy, err = reader.HasMutatingPolicy(ctx, admission.TolerationsPolicy)
 	note(lint.TolerationsPolicy, err)
-	w.UnconfinedAgent, err = reader.AgentUnconfined(ctx)
+	agent, err := reader.AgentRole(ctx)
+	note(lint.AgentRole, err)
+	w.AgentMissing = agent == nil && err == nil
+	w.UnconfinedAgent, err = reader.AgentUnconfined(ctx, agent)
 	note(lint.AgentPolicy, err)
 	w.NodePools, err = reader.Others(ctx, read.NodePools)
 	note(lint.NodePools, err)

@@ -60,6 +60,28 @@ func TestLintReadsCiliumConfig(t *testing.T) {
 	finds("warning: other-writer", true)
 }
 
+// A gate that holds pods is reported if the node agent is known not to be installed.
+func TestLintOfHoldWithoutAgent(t *testing.T) {
+	const path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/nodegate-agent"
+	const finding = "warning: hold-without-agent: gate agent: the gate sets bypassedPods to Hold, but the node agent is not installed"
+	objects := smallCluster()
+	objects[gatesPath] = list("nodegate.dev/v1alpha1", "NodeGateList", agentGate+"  bypassedPods: Hold\n")
+	a := newAPIServer(t, objects)
+	a.forbid("")
+	if _, out, _ := a.run(t, "lint"); !strings.Contains(out, finding) {
+		t.Errorf("without the agent:\n%s", out)
+	}
+	a.forbid(path)
+	if _, out, _ := a.run(t, "lint"); strings.Contains(out, finding) || !strings.Contains(out, "Not checked: clusterroles: ") {
+		t.Errorf("without the permission:\n%s", out)
+	}
+	a.forbid("")
+	objects[path] = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: nodegate-agent}}"
+	if _, out, _ := a.run(t, "lint"); strings.Contains(out, finding) {
+		t.Errorf("with the agent:\n%s", out)
+	}
+}
+
 // Gates from files replace declared gates of the same name, and only they are checked. Those
 // that do not exist yet are younger than all declared gates.
 func TestLintOfFiles(t *testing.T) {

@@ -188,6 +188,16 @@ func agentNotConfined(j *checker, s *subject) []hit {
 	return []hit{{"validatingadmissionpolicy/" + name, "ClusterRole " + name + " permits writes to the status of Nodes, but the policy " + name + " or its binding does not exist, or does not deny"}}
 }
 
+// holdWithoutAgent reports the gates that hold pods, also paused ones, which stay closed on
+// nodes.
+func holdWithoutAgent(j *checker, s *subject) []hit {
+	if !j.AgentMissing || !s.acceptance.Accepted || s.Spec.Mode == v1alpha1.ModeDryRun || s.Spec.BypassedPods != v1alpha1.BypassedHold {
+		return nil
+	}
+	name := v1alpha1.AppAgent
+	return []hit{{"clusterrole/" + name, "the gate sets bypassedPods to Hold, but the node agent is not installed: ClusterRole " + name + " does not exist"}}
+}
+
 // untolerated returns the taints that are not tolerated, as text.
 func untolerated(tolerations []corev1.Toleration, taints []v1alpha1.Taint) (texts []string) {
 	for _, t := range taints {

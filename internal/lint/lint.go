@@ -47,6 +47,9 @@ type World struct {
 	// TolerationsPolicy reports whether the policy that adds tolerations to DaemonSets, and
 	// its binding, exist.
 	TolerationsPolicy bool
+	// AgentMissing reports whether the node agent, which gates with bypassedPods Hold need,
+	// is not installed.
+	AgentMissing bool
 	// UnconfinedAgent reports whether the node agent may write the status of Nodes, and the
 	// policy that confines it is not enforced.
 	UnconfinedAgent bool
@@ -76,8 +79,10 @@ const (
 	ResourceFlavors     Kind = "resourceflavors"
 	// TolerationsPolicy is the policy that adds tolerations to DaemonSets.
 	TolerationsPolicy Kind = "mutatingadmissionpolicies"
+	// AgentRole is the ClusterRole of the node agent.
+	AgentRole Kind = "clusterroles"
 	// AgentPolicy is the policy that confines the node agent, if its ClusterRole requires one.
-	AgentPolicy Kind = "clusterroles, validatingadmissionpolicies"
+	AgentPolicy Kind = "validatingadmissionpolicies"
 )
 
 // Severity is the severity of a finding.

@@ -178,6 +178,8 @@ func with(gates []string, change ...func(*World)) *World {
 
 func withUnconfinedAgent(w *World) { w.UnconfinedAgent = true }
 
+func withoutAgent(w *World) { w.AgentMissing = true }
+
 func withTolerationsPolicy(w *World) { w.TolerationsPolicy = true }
 
 func daemonSets(items ...gate.DaemonSet) func(*World) {
@@ -526,6 +528,18 @@ var cases = map[string]ruleCases{
 			"confined, or no agent":                 with([]string{agent("")}),
 			"the gate does not close for shutdowns": with([]string{agent("  reclosePolicy: Never\n")}, withUnconfinedAgent),
 			"paused":                                with([]string{agent("  mode: Paused\n")}, withUnconfinedAgent),
+		},
+	},
+	"hold-without-agent": {
+		bad: map[string]*World{
+			"no agent": with([]string{agent("  bypassedPods: Hold\n")}, withoutAgent),
+			"paused":   with([]string{agent("  bypassedPods: Hold\n  mode: Paused\n")}, withoutAgent), // it stays closed on nodes
+		},
+		good: map[string]*World{
+			"installed, or unread": with([]string{agent("  bypassedPods: Hold\n")}),
+			"it holds nothing":     with([]string{agent("  bypassedPods: Report\n")}, withoutAgent),
+			"dry run":              with([]string{agent("  bypassedPods: Hold\n  mode: DryRun\n")}, withoutAgent),
+			"not accepted":         with([]string{agent("  bypassedPods: Hold\n")}, withoutAgent, func(w *World) { w.Policy.Managed = map[string]string{"example.com/a": "rule"} }),
 		},
 	},
 	"autoscaler-does-not-know-key": {

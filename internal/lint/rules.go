@@ -52,9 +52,14 @@ var Rules = []Rule{
 		Do:  "Apply the manifests of this version (Kubernetes 1.36 and newer, without birth=webhook). On other clusters, remove tolerate from the gate, and run 'kubectl gate tolerate' when a DaemonSet is new.",
 	},
 	{
-		ID: "agent-not-confined", Severity: Warning, Needs: []Kind{AgentPolicy}, check: agentNotConfined,
+		ID: "agent-not-confined", Severity: Warning, Needs: []Kind{AgentRole, AgentPolicy}, check: agentNotConfined,
 		Why: "The node agent announces shutdowns, for which it may patch the status of every Node. Without the policy, an attacker with the token of one of its pods can close gates on all nodes, and change everything else in their status.",
 		Do:  "Apply the manifests of the agent again, or set agent.announceShutdowns to false.",
+	},
+	{
+		ID: "hold-without-agent", Severity: Warning, Needs: []Kind{AgentRole}, check: holdWithoutAgent,
+		Why: "Only the node agent holds pods: after a reboot, pods that are bound to the node start before the gate opens.",
+		Do:  "Install the agent (agent.enabled in the chart, or deploy/agent/agent.yaml), and reboot the nodes or restart containerd. If pods need not be held, set bypassedPods to Report and remove holdSeconds.",
 	},
 	{
 		ID: "daemon-without-probe", Severity: Note, Needs: []Kind{DaemonSets}, check: daemonWithoutProbe,

@@ -4,6 +4,7 @@ package read
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -31,18 +32,18 @@ func TestAgentUnconfined(t *testing.T) {
 	const roles, policies, bindings = "clusterroles", "validatingadmissionpolicies", "validatingadmissionpolicybindings"
 	denies, warns := binding(admissionregistrationv1.Deny), binding(admissionregistrationv1.Warn)
 	for name, c := range map[string]struct {
-		objects   map[string]runtime.Object
-		forbidden string
-		want, ok  bool
+		objects             map[string]runtime.Object
+		forbidden           string
+		want, installed, ok bool
 	}{
-		"no agent":                {nil, "", false, true},
-		"it writes nothing":       {map[string]runtime.Object{roles: reads}, "", false, true},
-		"confined":                {map[string]runtime.Object{roles: writes, policies: policy, bindings: denies}, "", false, true},
-		"no policy":               {map[string]runtime.Object{roles: writes, bindings: denies}, "", true, true},
-		"no binding":              {map[string]runtime.Object{roles: writes, policies: policy}, "", true, true},
-		"the binding only warns":  {map[string]runtime.Object{roles: writes, policies: policy, bindings: warns}, "", true, true},
-		"no permission for roles": {nil, roles, false, false},
-		"no permission":           {map[string]runtime.Object{roles: writes}, policies, false, false},
+		"no agent":                {nil, "", false, false, true},
+		"it writes nothing":       {map[string]runtime.Object{roles: reads}, "", false, true, true},
+		"confined":                {map[string]runtime.Object{roles: writes, policies: policy, bindings: denies}, "", false, true, true},
+		"no policy":               {map[string]runtime.Object{roles: writes, bindings: denies}, "", true, true, true},
+		"no binding":              {map[string]runtime.Object{roles: writes, policies: policy}, "", true, true, true},
+		"the binding only warns":  {map[string]runtime.Object{roles: writes, policies: policy, bindings: warns}, "", true, true, true},
+		"no permission for roles": {nil, roles, false, false, false},
+		"no permission":           {map[string]runtime.Object{roles: writes}, policies, false, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReader(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -60,9 +61,10 @@ func TestAgentUnconfined(t *testing.T) {
 				}
 				_ = json.NewEncoder(w).Encode(object)
 			}))
-			got, err := r.AgentUnconfined(t.Context())
-			if got != c.want || (err == nil) != c.ok {
-				t.Errorf("%v, %v", got, err)
+			role, roleErr := r.AgentRole(t.Context())
+			got, err := r.AgentUnconfined(t.Context(), role)
+			if err = errors.Join(roleErr, err); got != c.want || (role != nil) != c.installed || (err == nil) != c.ok {
+				t.Errorf("unconfined %v, role %v, %v", got, role, err)
 			}
 		})
 	}

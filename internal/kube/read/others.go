@@ -87,21 +87,28 @@ func (r *Reader) HasMutatingPolicy(ctx context.Context, name string) (bool, erro
 	return true, nil
 }
 
-// AgentUnconfined reports whether the ClusterRole of the node agent permits writes to the
-// status of Nodes, and the policy that confines them or its binding does not exist, or does
-// not deny.
-func (r *Reader) AgentUnconfined(ctx context.Context) (bool, error) {
+// AgentRole returns the ClusterRole of the node agent, or nil if it does not exist: the agent
+// is not installed.
+func (r *Reader) AgentRole(ctx context.Context) (*rbacv1.ClusterRole, error) {
 	role, err := r.core.RbacV1().ClusterRoles().Get(ctx, v1alpha1.AppAgent, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading clusterrole %s: %w", v1alpha1.AppAgent, err)
+		return nil, fmt.Errorf("reading clusterrole %s: %w", v1alpha1.AppAgent, err)
 	}
-	if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "nodes/status") }) {
+	return role, nil
+}
+
+// AgentUnconfined reports whether the ClusterRole of the node agent, which may be nil, permits
+// writes to the status of Nodes, and the policy that confines them or its binding does not
+// exist, or does not deny.
+func (r *Reader) AgentUnconfined(ctx context.Context, role *rbacv1.ClusterRole) (bool, error) {
+	if role == nil || !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "nodes/status") }) {
 		return false, nil
 	}
-	if _, err = r.AdmissionPolicy(ctx, v1alpha1.AppAgent); err == nil {
+	_, err := r.AdmissionPolicy(ctx, v1alpha1.AppAgent)
+	if err == nil {
 		var binding *admissionregistrationv1.ValidatingAdmissionPolicyBinding
 		if binding, err = r.core.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Get(ctx, v1alpha1.AppAgent, metav1.GetOptions{}); err == nil {
 			return !slices.Contains(binding.Spec.ValidationActions, admissionregistrationv1.Deny), nil
