@@ -52,7 +52,7 @@ type Agent struct {
 // ends. It writes nothing before it has read everything.
 func (a *Agent) Run(ctx context.Context) error {
 	if a.Store.PluginBoot() != a.Boot {
-		a.Log.Info("the container runtime has not started the plugin in this boot: restart the runtime or the node")
+		a.Log.Warn("no pod is held on this node: the container runtime has not started the plugin in this boot; restart the node, or the runtime, which must support NRI")
 	}
 	a.prepare()
 	var watching sync.WaitGroup

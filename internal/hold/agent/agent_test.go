@@ -3,9 +3,12 @@
 package agent
 
 import (
+	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,6 +69,31 @@ func TestAgent(t *testing.T) {
 	eventually("a pod has failed", false, 1)
 	finish(t, s, "on-mine", corev1.PodSucceeded)
 	eventually("both pods have finished", false, 0)
+}
+
+// A runtime that has not started the plugin in this boot holds nothing, which nothing else reports.
+func TestMissingPluginIsLogged(t *testing.T) {
+	for started, want := range map[string]int{"": 1, "boot-1": 1, boot: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			store := hold.Store{Dir: t.TempDir()}
+			if err := store.PluginStarted(started); err != nil {
+				t.Fatal(err)
+			}
+			var out strings.Builder
+			a := &Agent{
+				Client: serving(t, `{"state":"Open","boot":"boot-1"}`, `{}`), Node: "mine", Boot: boot,
+				Uptime: func() time.Duration { return time.Hour }, Store: store, Log: slog.New(slog.NewTextHandler(&out, nil)),
+			}
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			if err := a.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Count(out.String(), "level=WARN msg=\"no pod is held on this node: "); got != want {
+				t.Errorf("the plugin was started in boot %q: %d warnings, want %d:\n%s", started, got, want, &out)
+			}
+		})
+	}
 }
 
 // finish gives a pod of namespace default the phase of a finished pod.
