@@ -190,7 +190,14 @@ func (d *decider) setOutcome(s *slot) {
 	if s.after != nil {
 		s.verdict.After, s.verdict.Reason = s.after.State, s.after.Reason
 		s.verdict.Since = s.after.closedSince(&d.Node)
+		s.verdict.staysInBoot = s.staysInBoot()
 	}
+}
+
+// staysInBoot reports whether a record of an open gate stays open and names another boot.
+func (s *slot) staysInBoot() bool {
+	b, a := s.before, s.after
+	return b != nil && b.State == v1alpha1.StateOpen && a.State == v1alpha1.StateOpen && b.Boot != "" && a.Boot != "" && b.Boot != a.Boot
 }
 
 // carriesUnclaimed reports whether the node carries the taint, with any value, and no

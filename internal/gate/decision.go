@@ -176,6 +176,9 @@ type Verdict struct {
 	// Held is true if the record is kept only because it is unknown whether its gate
 	// still exists, or because its taint must not be changed.
 	Held bool
+	// staysInBoot is true if the gate stays open, and its record changes to the node's boot,
+	// because its signals hold in it.
+	staysInBoot bool
 	// DryRun is true for a gate in dry run that has no record on the node. The verdict
 	// then describes what the gate would do. It is not applied and must not be reported
 	// as applied.
@@ -203,14 +206,14 @@ func (v *Verdict) WasNeverOpen() bool {
 }
 
 // Opens reports whether a gate opens because of its signals, or would without an
-// override. The write of such a decision is valid only for the boot that the decision
-// is based on.
+// override, or stays open in a new boot because of them. The write of such a decision is
+// valid only for the boot that the decision is based on.
 func (d *Decision) Opens() bool {
 	for i := range d.Verdicts {
 		v := &d.Verdicts[i]
 		o := v.Overridden
 		own := o != nil && o.Own == v1alpha1.StateOpen && !o.isKept()
-		if !v.DryRun && (own || v.Opened() && v.After == v1alpha1.StateOpen) {
+		if !v.DryRun && (own || v.staysInBoot || v.Opened() && v.After == v1alpha1.StateOpen) {
 			return true
 		}
 	}

@@ -213,6 +213,8 @@ func TestOpensAndOpened(t *testing.T) {
 		"deleted":                              {aNode().closed("cni").decide(), false, true},
 		"deleted while open":                   {aNode().open("cni").decide(), false, false},
 		"stays open":                           {aNode(aGate("cni")).open("cni").decide(), false, false},
+		"stays open in a new boot":             {aNode(aGate("cni")).open("cni").boot("b").flag("cni", "holds").decide(), true, false},
+		"stays open, the boot is not proved":   {aNode(aGate("cni")).open("cni").bootUnobserved("b").flag("cni", "holds").decide(), false, false},
 		"held":                                 {aNode().closed("cni").invisible().decide(), false, false},
 		"taken over":                           {aNode(aGate("z", tainting(cniTaint), createdAgo(0))).closed("cni").decide(), false, false},
 	} {
