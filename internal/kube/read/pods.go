@@ -13,8 +13,10 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	resourcehelper "k8s.io/component-helpers/resource"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/gate"
@@ -38,12 +40,27 @@ func (r *Reader) PodOfDeployment(ctx context.Context, namespace, name string) (*
 		return nil, fmt.Errorf("reading deployment: %w", err)
 	}
 	pod := &corev1.Pod{ObjectMeta: deployment.Spec.Template.ObjectMeta, Spec: deployment.Spec.Template.Spec}
-	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+	setMissingRequests(&pod.Spec)
+	return pod, nil
+}
+
+// setMissingRequests sets the requests of containers to their limits. Those of the pod are set to
+// the sum of its containers' requests, except for huge pages, and otherwise to its limits.
+func setMissingRequests(spec *corev1.PodSpec) {
+	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
 		for i := range containers {
-			requestLimits(&containers[i].Resources)
+			addMissing(&containers[i].Resources.Requests, containers[i].Resources.Limits)
 		}
 	}
-	return pod, nil
+	if spec.Resources == nil {
+		return
+	}
+	sum := resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{})
+	maps.DeleteFunc(sum, func(name corev1.ResourceName, _ resource.Quantity) bool {
+		return name != corev1.ResourceCPU && name != corev1.ResourceMemory // others cannot be overcommitted, or not be requested by pods
+	})
+	addMissing(&spec.Resources.Requests, sum)
+	addMissing(&spec.Resources.Requests, spec.Resources.Limits)
 }
 
 // AddRuntimeClass adds to a pod that has not been created what its RuntimeClass requires, as the API
@@ -100,15 +117,16 @@ func contradiction(class *nodev1.RuntimeClass, pod *corev1.PodSpec) string {
 	return ""
 }
 
-func requestLimits(r *corev1.ResourceRequirements) {
-	for name, limit := range r.Limits {
-		if _, requested := r.Requests[name]; requested {
+// addMissing adds resources that a list does not contain.
+func addMissing(to *corev1.ResourceList, from corev1.ResourceList) {
+	for name, quantity := range from {
+		if _, exists := (*to)[name]; exists {
 			continue
 		}
-		if r.Requests == nil {
-			r.Requests = corev1.ResourceList{}
+		if *to == nil {
+			*to = corev1.ResourceList{}
 		}
-		r.Requests[name] = limit
+		(*to)[name] = quantity
 	}
 }
 
