@@ -78,7 +78,7 @@ func (l *progressLine) clear() {
 	l.last = ""
 }
 
-// lastError holds the last error of several goroutines.
+// lastError holds the last error of several goroutines, or nil.
 type lastError struct {
 	mu  sync.Mutex
 	err error

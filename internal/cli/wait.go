@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -193,22 +194,35 @@ func (w *waiter) follow(ctx, bounded context.Context, reader *read.Reader, selec
 	}
 	var failure lastError
 	err := reader.WatchNodeMetadata(bounded, selection, onChange, func(err error) {
-		failure.set(err)
-		line.show("cannot reach the API server, retrying: " + printer.OneLine(err))
+		if failure.set(err); err != nil {
+			line.show("cannot reach the API server, retrying: " + printer.OneLine(err))
+		}
 	})
 	switch {
 	case wrong != nil:
 		return wrong
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
-	case errors.Is(err, context.DeadlineExceeded) && !w.tracker.Started() && failure.get() != nil:
-		return describeRequestError(failure.get())
-	case errors.Is(err, context.DeadlineExceeded) && !w.tracker.Started():
-		return errors.New("the nodes could not be read within --timeout")
-	case err != nil && !errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded):
+		return cmp.Or(w.stateUnknown(failure.get()), w.checkGate())
+	case err != nil:
 		return describeRequestError(err)
 	}
 	return w.checkGate()
+}
+
+// stateUnknown returns an error if the state of the nodes is not known when the timeout expires.
+// failure is the error of the last request for them, if it failed.
+func (w *waiter) stateUnknown(failure error) error {
+	switch known := w.tracker.Started(); {
+	case known && failure != nil:
+		return fmt.Errorf("timed out after %s, and the nodes can no longer be read: %w; last known state: %s", w.limit(), describeRequestError(failure), w.tracker.Progress())
+	case failure != nil:
+		return describeRequestError(failure)
+	case !known:
+		return errors.New("the nodes could not be read within --timeout")
+	}
+	return nil
 }
 
 // checkGate returns an error if the gate is neither declared nor has a record on any of

@@ -3,7 +3,9 @@
 package cli
 
 import (
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -46,5 +48,48 @@ func TestWaitLimit(t *testing.T) {
 		if got := (&waitFlags{timeout: timeout}).limit(); got != want {
 			t.Errorf("--timeout=%s waits for %s, want %s", timeout, got, want)
 		}
+	}
+}
+
+// If the nodes can no longer be read at the end of the timeout, it is unknown whether they are open.
+// A failure after which they could be read again does not count.
+func TestWaitLosesTheAPIServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		// fails specifies whether the nth request for the nodes fails.
+		fails   func(n int64) bool
+		timeout string
+		code    int
+		want    string
+	}{
+		"at the end":         {func(n int64) bool { return n > 1 }, "1s", exitError, "error: timed out after 1s, and the nodes can no longer be read: the server is down; last known state: 0 of 1 nodes are open; waiting for n1 (agent)\n"},
+		"from the start":     {func(int64) bool { return true }, "1s", exitError, "error: the server is down\n"},
+		"and finds it again": {func(n int64) bool { return n == 1 }, "4s", exitNo, "timed out after 4s: 0 of 1 nodes are open; waiting for n1 (agent)\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := newAPIServer(t, smallCluster())
+			var requests atomic.Int64
+			server.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != nodesPath {
+					return false
+				}
+				switch watched := r.URL.Query().Get("watch") != ""; {
+				case r.URL.Query().Get("sendInitialEvents") != "":
+					refusal(w, http.StatusUnprocessableEntity, "Invalid", "streaming lists are not supported")
+				case c.fails(requests.Add(1)):
+					refusal(w, http.StatusServiceUnavailable, "ServiceUnavailable", "the server is down")
+				case watched:
+					w.Header().Set("Content-Type", "application/json")
+					w.WriteHeader(http.StatusOK)
+					_ = http.NewResponseController(w).Flush() // fails only if the client is gone
+					<-r.Context().Done()
+				default:
+					return false
+				}
+				return true
+			}
+			if code, out, err := server.run(t, "wait", "n1", "--timeout="+c.timeout); code != c.code || err != c.want {
+				t.Errorf("exit status %d, want %d with %q:\n%s%q", code, c.code, c.want, out, err)
+			}
+		})
 	}
 }

@@ -54,18 +54,18 @@ func (r *Reader) NodeMetadata(ctx context.Context, s NodeSelection) ([]*gate.Nod
 // as those of NodeMetadata: once with all of them and an empty name, and then each time
 // that a Node has changed, with its name. It returns nil when changed returns true, the
 // context's error when the context ends, and another error when the API server rejects
-// the request. All other errors are passed to onError, which may be called at any time,
-// and retried.
-func (r *Reader) WatchNodeMetadata(ctx context.Context, s NodeSelection, changed func(nodes map[string]*gate.Node, name string) (enough bool), onError func(error)) error {
+// the request. All other errors are passed to onRequest, which may be called at any time,
+// and retried. When a request succeeds, onRequest is called with nil.
+func (r *Reader) WatchNodeMetadata(ctx context.Context, s NodeSelection, changed func(nodes map[string]*gate.Node, name string) (enough bool), onRequest func(error)) error {
 	watching, reject := context.WithCancelCause(ctx)
 	defer reject(nil)
 	checkError := func(err error) error {
 		switch {
-		case err == nil, watching.Err() != nil:
+		case watching.Err() != nil:
 		case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsBadRequest(err):
 			reject(fmt.Errorf("watching nodes: %w", err))
 		default:
-			onError(err)
+			onRequest(err)
 		}
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +60,7 @@ func TestWatchNodeMetadata(t *testing.T) {
 	selected := func(n *corev1.Node) { n.Labels[label] = "" }
 	s.Node(t, "followed-1", selected)
 	var calls []string
+	var succeeded atomic.Bool
 	unselect := sync.OnceFunc(func() {
 		patch := []byte(`{"metadata":{"labels":{"` + label + `":null}}}`)
 		if _, err := s.CoreV1().Nodes().Patch(t.Context(), "followed-1", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
@@ -74,7 +76,14 @@ func TestWatchNodeMetadata(t *testing.T) {
 			unselect()
 		}
 		return nodes["followed-2"] != nil && len(nodes) == 1
-	}, func(err error) { t.Error(err) })
+	}, func(err error) {
+		if succeeded.Store(true); err != nil {
+			t.Error(err)
+		}
+	})
+	if !succeeded.Load() {
+		t.Error("the success of requests was not reported")
+	}
 	if err != nil || calls[0] != ":1" || calls[len(calls)-1] != "followed-1:1" {
 		t.Errorf("WatchNodeMetadata: %v after calls %q", err, calls)
 	}
