@@ -72,8 +72,11 @@ func TestWithoutNodeGates(t *testing.T) {
 			case r.URL.Path == "/api/v1/nodes/n1":
 				fmt.Fprint(w, `{"apiVersion": "v1", "kind": "Node", `+node)
 			case r.URL.Path == "/api/v1/nodes" && r.URL.Query().Get("watch") == "":
-				fmt.Fprint(w, `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "metadata": {"resourceVersion": "1"}, "items": [
-					{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", `+node+`]}`)
+				kind := `"apiVersion": "v1", "kind": "Node`
+				if strings.Contains(r.Header.Get("Accept"), "as=PartialObjectMetadataList;") {
+					kind = `"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata`
+				}
+				fmt.Fprint(w, "{"+kind+`List", "metadata": {"resourceVersion": "1"}, "items": [{`+kind+`", `+node+`]}`)
 			default:
 				http.NotFound(w, r)
 			}

@@ -36,7 +36,8 @@ func newWait(c *connection) *cobra.Command {
 		Long: "Wait until no gate holds the nodes (--for=open) or until a gate holds each of them (--for=closed). With --gate,\n" +
 			"wait until that gate is open or closed. A gate in DryRun holds nothing, and a gate does not hold a node that it\n" +
 			"does not select. Without --gate, gates with the effect PreferNoSchedule, which does not keep pods off nodes, do not count:\n" +
-			"if there are no others, --for=closed times out. A new node on which a gate is about to close does not count as open.\n\n" +
+			"if there are no others, --for=closed times out. A node on which a gate is about to close, because it is new or has the\n" +
+			"gate's taint already, does not count as open.\n\n" +
 			"If a named node does not exist yet or is deleted, the command waits for it. With -l and --all, it also waits for\n" +
 			"nodes that are created meanwhile, but not for deleted ones, and at least one node must exist.\n\n" +
 			"Required permissions: list nodegates.nodegate.dev; list and watch nodes. Nothing is changed.\n\n" +
@@ -151,7 +152,7 @@ func (w *waiter) wait(ctx context.Context, c *connection, reader *read.Reader, n
 		selection.Name = names[0]
 	}
 	if w.timeout == 0 {
-		nodes, err := reader.NodeMetadata(ctx, selection)
+		nodes, err := reader.NodeTaints(ctx, selection)
 		if err != nil {
 			return describeRequestError(err)
 		}
@@ -193,7 +194,7 @@ func (w *waiter) follow(ctx, bounded context.Context, reader *read.Reader, selec
 		return false
 	}
 	var failure lastError
-	err := reader.WatchNodeMetadata(bounded, selection, onChange, func(err error) {
+	err := reader.WatchNodeTaints(bounded, selection, onChange, func(err error) {
 		if failure.set(err); err != nil {
 			line.show("cannot reach the API server, retrying: " + printer.OneLine(err))
 		}

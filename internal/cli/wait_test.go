@@ -93,3 +93,20 @@ func TestWaitLosesTheAPIServer(t *testing.T) {
 		})
 	}
 }
+
+// A node that carries the gate's taint without a record does not count as open: the gate is about to
+// adopt it as closed.
+func TestWaitForATaintedNodeWithoutARecord(t *testing.T) {
+	before, spec, _ := strings.Cut(heldNode, "  annotations:")
+	_, spec, _ = strings.Cut(spec, "spec:")
+	for spec, want := range map[string]int{spec: exitNo, strings.Replace(spec, "example.com/a", "example.com/b", 1): exitYes} {
+		objects := smallCluster()
+		objects[nodesPath] = list("v1", "NodeList", strings.Replace(before, "2026", "2025", 1)+"spec:"+spec)
+		for _, timeout := range []string{"0", "1s"} {
+			server := newAPIServer(t, objects)
+			if code, out, err := server.run(t, "wait", "n1", "--timeout", timeout); code != want || code == exitNo && !strings.Contains(err, "waiting for n1 (agent)") {
+				t.Errorf("with --timeout=%s: exit status %d, want %d:\n%s%s%s", timeout, code, want, out, err, spec)
+			}
+		}
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cli/clitest"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -36,6 +38,10 @@ func waitNode(name string, records map[string]string, change ...func(*gate.Node)
 
 func isNew(n *gate.Node) { n.Created = now }
 
+func isTainted(n *gate.Node) {
+	n.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
+}
+
 func byHand(state string) func(*gate.Node) {
 	return func(n *gate.Node) {
 		o := gate.Override{State: state, Until: now.Add(time.Hour), Reason: "x", UID: "uid"}
@@ -61,6 +67,9 @@ func TestWaitNodeState(t *testing.T) {
 		"overridden, about to close":    {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", opened, byHand(v1alpha1.StateClosed)), false, false},
 		"not a member":                  {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", nil), true, false},
 		"new, about to close":           {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", nil, isNew), false, false},
+		"tainted, about to be adopted":  {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", nil, isTainted), false, false},
+		"open, and still tainted":       {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", opened, isTainted), true, false},
+		"tainted by another program":    {nil, "", waitNode("n1", nil, isTainted), true, false},
 		"new, opted out":                {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", nil, isNew, func(n *gate.Node) { n.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue }), true, false},
 		"new, gate in dry run":          {[]string{clitest.ByLabel("agent", "mode: DryRun")}, "", waitNode("n1", nil, isNew), true, false},
 		"new, gate paused":              {[]string{clitest.ByLabel("agent", "mode: Paused")}, "", waitNode("n1", nil, isNew), true, false},

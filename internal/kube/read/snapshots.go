@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/nodegate/nodegate/internal/gate"
 )
@@ -112,7 +111,7 @@ func (l *snapshot) all(ctx context.Context, needs func(*gate.DaemonSets) gate.Ne
 // all.
 func (l *snapshot) readNodes(ctx context.Context, wanted func(*gate.Node) bool) ([]*gate.Node, error) {
 	var nodes []*gate.Node
-	err := eachOf(ctx, l.page, corev1client.New(l.thin.Thin).Nodes().List, l.selection.options(metav1.ListOptions{}), func(o *corev1.Node) {
+	err := eachOf(ctx, l.page, l.thinNodes().List, l.selection.options(metav1.ListOptions{}), func(o *corev1.Node) {
 		n := l.nodes.Convert(o)
 		l.zones.Count(n)
 		if wanted == nil || wanted(n) {
