@@ -43,7 +43,8 @@ func newSuggest(c *connection) *cobra.Command {
 			"Required permissions: list daemonsets of all namespaces, and nodegates.nodegate.dev if nodegate is installed. For\n" +
 			"better evidence, list nodes, csidrivers and, unless --pods=false, pods of all namespaces. For the previews, those of\n" +
 			"'kubectl gate preview'. What cannot be read is listed.\n\n" +
-			"The exit status is 0 if there are no suggestions, 1 if there are any, and 2 if this could not be determined.",
+			"The exit status is 0 if there are no suggestions, 1 if there are any, and 2 if this could not be determined: DaemonSets\n" +
+			"or gates could not be read, or there are no suggestions, and nodes or pods could not be read.",
 		Example: "  kubectl gate suggest\n  kubectl gate suggest -o gates > gates.yaml\n  kubectl gate suggest kube-system/cilium -o json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {
@@ -78,7 +79,8 @@ func (s *suggestFlags) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&s.pods, "pods", true, "read all pods if there are nodes younger than a day, to compare the order of starts on them, and if suggested gates can evict pods, for the previews")
 }
 
-// printSuggestions prints the report. It returns errNo if there are suggestions.
+// printSuggestions prints the report. It returns errNo if there are suggestions, and another error if
+// this is unknown.
 func printSuggestions(out io.Writer, o *output, r *suggest.Report, named bool) error {
 	text := r.Text
 	if o.format == formatGates {
@@ -87,8 +89,11 @@ func printSuggestions(out io.Writer, o *output, r *suggest.Report, named bool) e
 	if err := o.print(out, r, text); err != nil {
 		return err
 	}
-	if len(r.Suggestions) > 0 {
+	switch hidden := r.Hidden(); {
+	case len(r.Suggestions) > 0:
 		return errNo
+	case len(hidden) > 0:
+		return fmt.Errorf("there are no suggestions, but %s could not be read, so some may be missing", printer.Enumerate(hidden, "and"))
 	}
 	return nil
 }
@@ -110,9 +115,10 @@ func (s *suggestFlags) suggestions(ctx context.Context, reader *read.Reader, nam
 // world reads what suggestions depend on, except for what the previews need.
 func (s *suggestFlags) world(ctx context.Context, reader *read.Reader) (*suggest.World, error) {
 	w := &suggest.World{Now: time.Now()}
-	gap := func(what, hides string, err error) {
+	gap := func(g suggest.Gap, err error) {
 		if err != nil {
-			w.Unread = append(w.Unread, suggest.Gap{What: what, Error: printer.OneLine(err), Hides: hides})
+			g.Error = printer.OneLine(err)
+			w.Unread = append(w.Unread, g)
 		}
 	}
 	var err error
@@ -134,18 +140,18 @@ func (s *suggestFlags) world(ctx context.Context, reader *read.Reader) (*suggest
 	case daemonSetsErr != nil:
 		return nil, describeRequestError(daemonSetsErr)
 	case !installed:
-		gap("NodeGates", "which DaemonSets have a gate", errNotInstalled)
+		gap(suggest.Gap{What: "NodeGates", Hides: "which DaemonSets have a gate"}, errNotInstalled)
 	}
-	gap("CSIDrivers", "which CSI drivers gates could wait for", driversErr)
-	gap("Nodes", "the order of starts, and which nodes gates and presets select", nodesErr)
-	gap("the tolerations policy", "which tolerations the API server adds", policyErr)
+	gap(suggest.Gap{What: "CSIDrivers", Hides: "which CSI drivers gates could wait for"}, driversErr)
+	gap(suggest.Gap{What: "Nodes", Hides: "the order of starts, and which nodes gates and presets select", HidesSuggestions: true}, nodesErr)
+	gap(suggest.Gap{What: "the tolerations policy", Hides: "which tolerations the API server adds"}, policyErr)
 	policy, allowedErr, managedErr := keyPolicy(ctx, reader, w.Gates)
 	w.Policy = policy
-	gap("allowed taint keys", "which taint keys must be allowed", allowedErr)
-	gap("NodeReadinessRules", "which taint keys they manage", managedErr)
+	gap(suggest.Gap{What: "allowed taint keys", Hides: "which taint keys must be allowed"}, allowedErr)
+	gap(suggest.Gap{What: "NodeReadinessRules", Hides: "which taint keys they manage"}, managedErr)
 	if s.pods {
 		w.Pods, err = readRecentPods(ctx, reader, w.Nodes, w.Now)
-		gap("Pods", "the order of starts", err)
+		gap(suggest.Gap{What: "Pods", Hides: "the order of starts", HidesSuggestions: true}, err)
 	}
 	return w, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nodegate/nodegate/internal/gatefile"
 	"github.com/nodegate/nodegate/internal/suggest"
@@ -91,6 +92,39 @@ func TestPreviewOfASuggestedLabel(t *testing.T) {
 				t.Errorf("%s: the output lacks %q:\n%s%s", name, want, out, stderr)
 			}
 		}
+	}
+}
+
+// The exit status is 0 only if everything was read that can show that pods need a DaemonSet.
+func TestSuggestExitStatus(t *testing.T) {
+	const needed, policies = "/apis/apps/v1/daemonsets", "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/nodegate-confinement"
+	for name, c := range map[string]struct {
+		daemons, refuse, flag string
+		want                  int
+		says                  string
+	}{
+		"everything was read":  {"", "", "", exitYes, ""},
+		"without nodes":        {"", nodesPath, "", exitError, "error: there are no suggestions, but Nodes could not be read, so some may be missing\n"},
+		"without nodes, gates": {"", nodesPath, "--output=gates", exitError, "error: there are no suggestions, but Nodes could not be read, so some may be missing\n"},
+		"without pods":         {"", "/api/v1/pods", "", exitError, "error: there are no suggestions, but Pods could not be read, so some may be missing\n"},
+		"pods are not wanted":  {"", "/api/v1/pods", "--pods=false", exitYes, ""},
+		"without CSIDrivers":   {"", "/apis/storage.k8s.io/v1/csidrivers", "", exitYes, ""},
+		"without the policy":   {"", policies, "", exitYes, ""},
+		"there are some":       {devicePlugin("fpga", 1), nodesPath, "", exitNo, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := smallCluster()
+			objects[nodesPath] = list("v1", "NodeList", strings.Replace(heldNode, "2026-03-01T01:00:00Z", time.Now().UTC().Format(time.RFC3339), 1))
+			if objects[needed] = list("apps/v1", "DaemonSetList", intolerantDaemon); c.daemons != "" {
+				objects[needed] = list("apps/v1", "DaemonSetList", intolerantDaemon, c.daemons)
+			}
+			server := newAPIServer(t, objects)
+			server.forbid(c.refuse)
+			code, out, err := server.run(t, append([]string{"suggest"}, strings.Fields(c.flag)...)...)
+			if code != c.want || err != c.says {
+				t.Errorf("exit status %d, want %d with %q:\n%s%s", code, c.want, c.says, out, err)
+			}
+		})
 	}
 }
 

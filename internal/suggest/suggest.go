@@ -60,6 +60,8 @@ type Gap struct {
 	What  string `json:"what"`
 	Error string `json:"error"`
 	Hides string `json:"hides"`
+	// HidesSuggestions is true if suggestions may be missing because of it, and not only parts of them.
+	HidesSuggestions bool `json:"hidesSuggestions,omitempty"`
 }
 
 // Report is the result. Fields may be added, but are neither renamed nor changed in
@@ -73,7 +75,7 @@ type Report struct {
 	Others []string `json:"others"`
 	// ComparedNodes is the number of nodes on which the order of starts was compared.
 	ComparedNodes int `json:"comparedNodes"`
-	// Unread lists the read errors. If there are any, suggestions may be missing.
+	// Unread lists the read errors.
 	Unread []Gap `json:"unread,omitempty"`
 
 	// named are the DaemonSets to which the report is limited.
@@ -222,6 +224,16 @@ func Of(w *World) *Report {
 			cmp.Compare(a.DaemonSets[0], b.DaemonSets[0]))
 	})
 	return r
+}
+
+// Hidden returns what could not be read, so that suggestions may be missing.
+func (r *Report) Hidden() (what []string) {
+	for _, gap := range r.Unread {
+		if gap.HidesSuggestions {
+			what = append(what, gap.What)
+		}
+	}
+	return what
 }
 
 // Select limits the report to these DaemonSets, as namespace/name, unless there are none. It
