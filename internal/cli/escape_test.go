@@ -5,9 +5,11 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -80,5 +82,51 @@ func TestStructuredOutputIsVisible(t *testing.T) {
 	}
 	if seen < 10 {
 		t.Errorf("only %d verbs have -o", seen)
+	}
+}
+
+// A text from the API server with several lines does not look like lines of the output.
+func TestTextsOfTheAPIServerAreOneLine(t *testing.T) {
+	const forged = "node n1: no gate holds it."
+	lease := fmt.Sprintf("{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: nodegate}, spec: {holderIdentity: \"a\\n%s\", leaseDurationSeconds: 15, renewTime: %s}}",
+		forged, time.Now().UTC().Format("2006-01-02T15:04:05.000000Z"))
+	for name, c := range map[string]struct{ args, refuse string }{
+		"why: daemonsets":       {"why n1", daemonsPath},
+		"why: nodes of a group": {"why n1", nodesPath},
+		"status: nodes":         {"status", nodesPath},
+		"status: the Lease":     {"status", leasePath},
+		"status: the holder":    {"status", ""},
+		"open: the Lease":       {"open n1 --gate agent --for 1h --reason ticket --dry-run=client", leasePath},
+		"tolerate":              {"tolerate --all", daemonsPath + "/daemon"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := smallCluster()
+			objects[leasePath] = lease
+			if strings.Contains(name, "group") {
+				objects[nodesPath+"/n1"] = strings.Replace(heldNode, "  uid:", "  labels: {group: g}\n  uid:", 1)
+				objects[gatesPath] = list("nodegate.dev/v1alpha1", "NodeGateList", agentGate+"  openTogether: {labelKey: group, atLeast: 2}\n")
+			}
+			server := newAPIServer(t, objects)
+			server.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+				if r.URL.Path != c.refuse {
+					return false
+				}
+				refusal(w, http.StatusConflict, "Conflict", "denied:\n"+forged)
+				return true
+			}
+			_, out, err := server.run(t, strings.Fields(c.args)...)
+			found := 0
+			for line := range strings.Lines(out + err) {
+				if strings.HasPrefix(line, forged) {
+					t.Errorf("a line is forged:\n%s%s", out, err)
+				}
+				if strings.Contains(line, forged) {
+					found++
+				}
+			}
+			if found == 0 {
+				t.Errorf("the text is missing:\n%s%s", out, err)
+			}
+		})
 	}
 }

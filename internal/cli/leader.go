@@ -14,7 +14,9 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/read"
+	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/release"
 	"github.com/nodegate/nodegate/internal/status"
 )
@@ -47,7 +49,7 @@ func (l *leadership) controller(gates []v1alpha1.NodeGate, now time.Time) status
 		}
 		return status.Controller{Running: status.No, Message: missing + ": no controller has run there, or it runs with --leader-elect=false" + elsewhere}
 	case l.err != nil:
-		return status.Controller{Running: status.Unknown, Message: isUnknown + l.err.Error()}
+		return status.Controller{Running: status.Unknown, Message: isUnknown + printer.OneLine(l.err)}
 	}
 	return judge(l.lease, now)
 }
@@ -58,14 +60,14 @@ func judge(lease *coordinationv1.Lease, now time.Time) status.Controller {
 	if lease.Spec.RenewTime != nil {
 		c.Renewed = lease.Spec.RenewTime.UTC()
 	}
-	age := duration.HumanDuration(max(now.Sub(c.Renewed), 0))
+	holder, age := gate.Printable(c.Holder), duration.HumanDuration(max(now.Sub(c.Renewed), 0))
 	switch {
 	case c.Holder == "":
 		c.Running, c.Message = status.No, fmt.Sprintf("no controller is running: the last one released its lease %s ago", age)
 	case !release.Held(lease, now):
-		c.Running, c.Message = status.No, fmt.Sprintf("no controller is running: %s last renewed its lease %s ago, by the clock of this machine", c.Holder, age)
+		c.Running, c.Message = status.No, fmt.Sprintf("no controller is running: %s last renewed its lease %s ago, by the clock of this machine", holder, age)
 	default:
-		c.Running, c.Message = status.Yes, fmt.Sprintf("the controller is running: %s renewed its lease %s ago", c.Holder, age)
+		c.Running, c.Message = status.Yes, fmt.Sprintf("the controller is running: %s renewed its lease %s ago", holder, age)
 	}
 	return c
 }

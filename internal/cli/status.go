@@ -13,6 +13,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/read"
+	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/status"
 )
 
@@ -87,7 +88,7 @@ func readStatus(ctx context.Context, reader *read.Reader, namespace string, name
 		if !installed {
 			return nil, describeRequestError(nodesErr)
 		}
-		f.NodesUnread, f.Unread = true, []string{nodesErr.Error()}
+		f.NodesUnread, f.Unread = true, []string{printer.OneLine(nodesErr)}
 	}
 	f.Gates = gateset.Reported(declared)
 	answer := status.Of(&f)

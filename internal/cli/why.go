@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/explain"
 	"github.com/nodegate/nodegate/internal/kube/read"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 func newWhy(c *connection) *cobra.Command {
@@ -102,7 +103,7 @@ func (c *connection) whyWorkload(ctx context.Context, reader *read.Reader, w wor
 func (s *snapshot) explain() *explain.Explanation {
 	f := &explain.Facts{Gates: s.gates, Node: s.facts, Decision: s.decision, Now: s.now}
 	for i := range s.gaps {
-		f.ReadErrors = append(f.ReadErrors, explain.ReadError{Message: s.gaps[i].Err.Error(), Hides: s.gaps[i].Hides})
+		f.ReadErrors = append(f.ReadErrors, explain.ReadError{Message: printer.OneLine(s.gaps[i].Err), Hides: s.gaps[i].Hides})
 	}
 	return explain.Of(f)
 }

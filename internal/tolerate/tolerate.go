@@ -162,9 +162,9 @@ func (t *Tolerator) Run(ctx context.Context, plans []Plan) *Report {
 		var owned *write.OwnedError
 		switch {
 		case errors.As(err, &owned):
-			out.Owners, out.Error = owned.Managers, owned.Error()
+			out.Owners, out.Error = owned.Managers, gate.Printable(owned.Error())
 		case err != nil:
-			out.Error = err.Error()
+			out.Error = gate.Printable(err.Error())
 		}
 		r.DaemonSets = append(r.DaemonSets, out)
 	}
