@@ -4,6 +4,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os/signal"
 	"syscall"
 
@@ -46,6 +47,7 @@ func newUninstall(c *connection) *cobra.Command {
 			o.Namespace, o.DryRun, o.Out, o.Progress = c.installNamespace(), dry.kind(), c.streams.Out, release.Progress(c.streams.ErrOut)
 			switch err := uninstall.Run(cmd.Context(), config, o); {
 			case errors.Is(err, uninstall.ErrIncomplete):
+				fmt.Fprintln(c.streams.ErrOut, "error:", err) // Execute prints no error with this exit status
 				return errNo
 			case err != nil:
 				return describeRequestError(err)

@@ -314,3 +314,23 @@ func TestReleaseAndUninstall(t *testing.T) {
 		})
 	}
 }
+
+// If a node could not be released, the exit status and standard error show it: the last lines of the
+// output are about what was removed after the node.
+func TestUninstallIsIncomplete(t *testing.T) {
+	a := newAPIServer(t, smallCluster())
+	a.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+		denied := r.Method == http.MethodPatch && r.URL.Path == nodesPath+"/n1"
+		if denied {
+			refusal(w, http.StatusForbidden, "Forbidden", "this is forbidden")
+		}
+		return denied
+	}
+	code, out, err := a.run(t, "uninstall")
+	if want := "error: some nodes could not be cleaned up: fix the errors above, and run the command again\n"; code != exitNo || err != want {
+		t.Errorf("exit status %d, error %q, want %d and %q", code, err, exitNo, want)
+	}
+	if strings.Count(out, "node/n1 not released: ") != 2 || !strings.HasSuffix(out, "namespace/nodegate-system deleted\n") {
+		t.Errorf("output:\n%s", out)
+	}
+}
