@@ -5,6 +5,7 @@ package uninstall
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,10 +15,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 )
 
@@ -212,6 +216,47 @@ func TestStopControllerNamesPods(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Uninstalling is incomplete if the last attempt to release a node has failed. The first attempt may
+// fail, such as because of a webhook that is deleted meanwhile.
+func TestNodeStaysClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		denied, attempts int
+		want             error
+	}{
+		"released":         {0, 2, nil},
+		"denied at first":  {1, 2, nil},
+		"denied each time": {2, 2, ErrIncomplete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := &nodesAPI{nodes: []corev1.Node{closedNode()}}
+				config := &rest.Config{Transport: kubetest.Transport(func(w http.ResponseWriter, r *http.Request) {
+					if a.denied = nil; len(a.patches) < c.denied {
+						a.denied = []string{"n1"}
+					}
+					a.answer(w, r)
+				})}
+				var out strings.Builder
+				err := Run(t.Context(), config, Options{Namespace: "here", ServiceAccount: "me", Out: &out})
+				if not := strings.Count(out.String(), "node/n1 not released: "); !errors.Is(err, c.want) || not != c.denied || len(a.patches) != c.attempts {
+					t.Errorf("error %v, want %v; patches %q; output:\n%s", err, c.want, a.patches, &out)
+				}
+			})
+		})
+	}
+}
+
+// closedNode returns a Node on which a gate is closed.
+func closedNode() corev1.Node {
+	return corev1.Node{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "uid", ResourceVersion: "7", Annotations: map[string]string{
+			v1alpha1.RecordAnnotationPrefix + "g": `{"state":"Closed","reason":"Birth","taint":"a/a:NoSchedule","source":"crd"}`,
+		}},
+		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "a/a", Effect: corev1.TaintEffectNoSchedule}}},
 	}
 }
 
