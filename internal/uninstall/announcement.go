@@ -43,9 +43,10 @@ func (u *uninstaller) removeAnnouncements(ctx context.Context) error {
 func (u *uninstaller) removeAnnouncement(ctx context.Context, name string) {
 	const condition = corev1.NodeGracefulNodeShutdownInProgress
 	nodes := u.core.CoreV1().Nodes()
+	announced := false // when it was read last
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		n, err := nodes.Get(ctx, name, metav1.GetOptions{})
-		if err != nil || !announcedByAgent(n) || u.DryRun == release.DryRunClient {
+		if announced = err == nil && announcedByAgent(n); !announced || u.DryRun == release.DryRunClient {
 			return err
 		}
 		patch := fmt.Sprintf(`{"metadata":{"resourceVersion":%q},"status":{"conditions":[{"type":%q,"$patch":"delete"}]}}`, n.ResourceVersion, condition)
@@ -57,7 +58,7 @@ func (u *uninstaller) removeAnnouncement(ctx context.Context, name string) {
 	case err != nil:
 		u.incomplete = true
 		u.report("node/%s: the condition %s could not be removed: %v", name, condition, err)
-	default:
+	case announced:
 		u.report("node/%s: condition %s removed%s", name, condition, u.DryRun.Suffix())
 	}
 }

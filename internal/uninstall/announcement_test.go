@@ -28,6 +28,9 @@ type nodesAPI struct {
 	// conflicts and denied are the nodes whose first patch fails because the Node has changed, and
 	// whose patches are always denied.
 	conflicts, denied []string
+	// replacedOnceListed and replacedOnConflict are the nodes whose condition another writer replaces
+	// after the nodes have been listed, and before a patch that therefore fails.
+	replacedOnceListed, replacedOnConflict []string
 	// patches contains the patched nodes, and their patches.
 	patches []string
 	query   string
@@ -39,7 +42,8 @@ func (a *nodesAPI) answer(w http.ResponseWriter, r *http.Request) {
 	var object any
 	switch {
 	case r.URL.Path == "/api/v1/nodes":
-		object = &corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: a.nodes}
+		object = &corev1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: slices.Clone(a.nodes)}
+		a.replace(a.replacedOnceListed)
 	case at < 0:
 		http.NotFound(w, r)
 		return
@@ -65,13 +69,26 @@ func (a *nodesAPI) refusal(name string) int {
 	}
 	if i := slices.Index(a.conflicts, name); i >= 0 {
 		a.conflicts = slices.Delete(a.conflicts, i, i+1)
+		a.replace(a.replacedOnConflict)
 		return http.StatusConflict
 	}
 	return 0
 }
 
+// anothers is the message of a condition that is not the agent's.
+const anothers = "another writer's"
+
+// replace replaces the conditions of nodes.
+func (a *nodesAPI) replace(names []string) {
+	for i := range a.nodes {
+		if n := &a.nodes[i]; slices.Contains(names, n.Name) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeGracefulNodeShutdownInProgress, Status: corev1.ConditionTrue, Message: anothers}}
+		}
+	}
+}
+
 // The condition with which the agent has announced a shutdown is removed, because the agent no longer
-// does so. A condition of another writer stays.
+// does so. A condition of another writer stays, also if it has replaced the agent's meanwhile.
 func TestRemoveAnnouncements(t *testing.T) {
 	node := func(name, message string) corev1.Node {
 		n := corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "7"}}
@@ -89,12 +106,17 @@ func TestRemoveAnnouncements(t *testing.T) {
 		dry        release.DryRun
 		conflicts  []string
 		denied     []string
+		onceListed []string
+		onConflict []string
 		patches    []string
 		out        string
 		incomplete bool
 	}{
-		"removed":          {patches: []string{patch("n2"), patch("n4")}, out: "node/n2" + removed + "\nnode/n4" + removed + "\n"},
-		"changed meantime": {conflicts: []string{"n2"}, patches: []string{patch("n2"), patch("n2"), patch("n4")}, out: "node/n2" + removed + "\nnode/n4" + removed + "\n"},
+		"removed":                      {patches: []string{patch("n2"), patch("n4")}, out: "node/n2" + removed + "\nnode/n4" + removed + "\n"},
+		"changed meantime":             {conflicts: []string{"n2"}, patches: []string{patch("n2"), patch("n2"), patch("n4")}, out: "node/n2" + removed + "\nnode/n4" + removed + "\n"},
+		"replaced once listed":         {onceListed: []string{"n2"}, patches: []string{patch("n4")}, out: "node/n4" + removed + "\n"},
+		"replaced meantime":            {conflicts: []string{"n2"}, onConflict: []string{"n2"}, patches: []string{patch("n2"), patch("n4")}, out: "node/n4" + removed + "\n"},
+		"replaced in a client dry run": {dry: release.DryRunClient, onceListed: []string{"n2"}, out: "node/n4" + removed + " (dry run)\n"},
 		"denied": {denied: []string{"n2"}, patches: []string{patch("n2"), patch("n4")}, incomplete: true,
 			out: "node/n2: the condition GracefulNodeShutdownInProgress could not be removed: …\nnode/n4" + removed + "\n"},
 		"client dry run": {dry: release.DryRunClient, out: "node/n2" + removed + " (dry run)\nnode/n4" + removed + " (dry run)\n"},
@@ -104,8 +126,8 @@ func TestRemoveAnnouncements(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const agents = v1alpha1.ShutdownMessagePrefix
 				a := &nodesAPI{
-					nodes:     []corev1.Node{node("n1", ""), node("n2", agents+"this boot"), node("n3", "another writer's"), node("n4", agents+"a former boot")},
-					conflicts: c.conflicts, denied: c.denied,
+					nodes:     []corev1.Node{node("n1", ""), node("n2", agents+"this boot"), node("n3", anothers), node("n4", agents+"a former boot")},
+					conflicts: c.conflicts, denied: c.denied, replacedOnceListed: c.onceListed, replacedOnConflict: c.onConflict,
 				}
 				var out strings.Builder
 				u := uninstallerOf(a.answer)
