@@ -6,10 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,90 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/write"
 )
-
-const closed = `{"state":"Closed","reason":"Birth","taint":"a/a:NoSchedule","source":"crd"}`
-
-var taintA = corev1.Taint{Key: "a/a", Effect: corev1.TaintEffectNoSchedule}
-
-// fleet is a fake API server with the nodes to release.
-type fleet struct {
-	mu    sync.Mutex
-	nodes map[string]*gate.Node
-	// before is called before each write to a node, with the number of the attempt, and
-	// returns the error of the write.
-	before func(name string, try int) error
-	tries  map[string]int
-	writes int
-}
-
-func newFleet(nodes ...*gate.Node) *fleet {
-	f := &fleet{nodes: make(map[string]*gate.Node), tries: make(map[string]int), before: func(string, int) error { return nil }}
-	for _, n := range nodes {
-		f.nodes[n.Name] = n
-	}
-	return f
-}
-
-func closedNode(name string) *gate.Node {
-	return &gate.Node{Name: name, Taints: []corev1.Taint{taintA}, Records: map[string]string{"g": closed}}
-}
-
-func (f *fleet) NodeFacts(_ context.Context, name string) (*gate.Node, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	n, ok := f.nodes[name]
-	if !ok {
-		return nil, fmt.Errorf("reading node: %w", apierrors.NewNotFound(corev1.Resource("nodes"), name))
-	}
-	return ptr.To(*n), nil
-}
-
-func (f *fleet) AllNodeFacts(_ context.Context, wanted func(*gate.Node) bool) ([]*gate.Node, error) {
-	var all []*gate.Node
-	for _, n := range f.nodes {
-		if wanted(n) {
-			all = append(all, n)
-		}
-	}
-	return all, nil
-}
-
-func (f *fleet) Apply(_ context.Context, n *gate.Node, d *gate.Decision) (*corev1.Node, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.tries[n.Name]++
-	if err := f.before(n.Name, f.tries[n.Name]); err != nil {
-		return nil, fmt.Errorf("patching node %s: %w", n.Name, err)
-	}
-	now := f.nodes[n.Name]
-	if !maps.Equal(now.Records, n.Records) {
-		return nil, write.ErrConflict
-	}
-	f.writes++
-	after := *now
-	after.Taints, after.Records = d.Taints, nil
-	f.nodes[n.Name] = &after
-	return nil, nil
-}
-
-// run releases the fleet.
-func (f *fleet) run(t *testing.T, ctx context.Context, o Options) (*Report, error) {
-	t.Helper()
-	r := &releaser{Options: o, reader: f, writer: f, backoff: wait.Backoff{Steps: 4, Duration: time.Nanosecond}}
-	nodes, err := r.find(ctx)
-	if err != nil {
-		return nil, err
-	}
-	report := &Report{DryRun: o.DryRun}
-	return report, r.release(ctx, nodes, report)
-}
 
 // Errors of an API server and of webhooks, and other texts from a cluster, cannot control a
 // terminal or forge a line.
@@ -210,6 +130,31 @@ func TestReleaseReadsAgain(t *testing.T) {
 	}
 	if diff := cmp.Diff([]corev1.Taint{taintA}, f.nodes["n1"].Taints); diff != "" {
 		t.Errorf("another gate's taint (-want +got):\n%s", diff)
+	}
+}
+
+// Of other gates, everything stays on a node, also in the second write, which removes the conditions.
+func TestReleaseKeepsOtherGates(t *testing.T) {
+	const others = `{"state":"Closed","reason":"Birth","taint":"b/b:NoSchedule","source":"crd"}`
+	taintB := corev1.Taint{Key: "b/b", Effect: corev1.TaintEffectNoSchedule}
+	condition := func(name string) gate.Condition {
+		return gate.Condition{Type: v1alpha1.DeadlineConditionPrefix + name, Status: corev1.ConditionTrue}
+	}
+	f := newFleet(&gate.Node{
+		Name: "n1", Taints: []corev1.Taint{taintA, taintB},
+		Records: map[string]string{"g": closed, "other": others}, Overrides: map[string]string{"g": "open", "other": "open"},
+		Conditions: []gate.Condition{{Type: "Ready", Status: corev1.ConditionTrue}, condition("g"), condition("other")},
+	})
+	report, err := f.run(t, t.Context(), Options{Gates: []string{"g"}})
+	if diff := cmp.Diff([]Node{released("n1")}, report.Nodes); err != nil || diff != "" || f.writes != 2 {
+		t.Errorf("%v, %d writes (-want +got):\n%s", err, f.writes, diff)
+	}
+	want := &gate.Node{
+		Name: "n1", Taints: []corev1.Taint{taintB}, Records: map[string]string{"other": others}, Overrides: map[string]string{"other": "open"},
+		Conditions: []gate.Condition{{Type: "Ready", Status: corev1.ConditionTrue}, condition("other")},
+	}
+	if diff := cmp.Diff(want, f.nodes["n1"]); diff != "" {
+		t.Errorf("the node (-want +got):\n%s", diff)
 	}
 }
 
