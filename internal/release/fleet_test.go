@@ -33,6 +33,9 @@ type fleet struct {
 	// before is called before each write to a node, with the number of the attempt, and
 	// returns the error of the write.
 	before func(name string, try int) error
+	// after, if not nil, is called after each write has been carried out, and returns the error that
+	// the client receives nevertheless.
+	after  func(name string, try int) error
 	tries  map[string]int
 	writes int
 }
@@ -43,6 +46,16 @@ func newFleet(nodes ...*gate.Node) *fleet {
 		f.nodes[n.Name] = n
 	}
 	return f
+}
+
+// onTry returns a function that returns an error for one attempt to write to a node.
+func onTry(which int, err error) func(name string, try int) error {
+	return func(_ string, try int) error {
+		if try == which {
+			return err
+		}
+		return nil
+	}
 }
 
 func closedNode(name string) *gate.Node {
@@ -77,11 +90,14 @@ func (f *fleet) Apply(_ context.Context, n *gate.Node, d *gate.Decision) (*corev
 		return nil, fmt.Errorf("patching node %s: %w", n.Name, err)
 	}
 	now := f.nodes[n.Name]
-	if !maps.Equal(now.Records, n.Records) {
+	if now.UID != n.UID || !maps.Equal(now.Records, n.Records) {
 		return nil, write.ErrConflict
 	}
 	f.writes++
 	f.nodes[n.Name] = written(now, d)
+	if f.after != nil {
+		return nil, f.after(n.Name, f.tries[n.Name])
+	}
 	return nil, nil
 }
 

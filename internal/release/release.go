@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -253,11 +254,13 @@ func (r *releaser) release(ctx context.Context, nodes []*gate.Node, report *Repo
 }
 
 // one releases one node. If another writer changes the node meanwhile, it reads the node
-// and decides again. It returns nil if there was nothing to do.
+// and decides again. It returns nil if there was nothing to do. If the answer of a write is lost,
+// the node shows whether the write was carried out.
 func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 	name := n.Name
 	var out *Node
 	var last error
+	var lost *attempt
 	written := false // everything except conditions
 	_ = wait.ExponentialBackoffWithContext(ctx, r.backoff, func(ctx context.Context) (bool, error) {
 		if last != nil {
@@ -266,11 +269,13 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 			}
 		}
 		d := gate.Release(n, r.names)
-		if !written {
+		if written = written || lost.carriedOut(n, &d); !written {
 			out = newNode(name, &d)
 		}
 		if d.Changes && r.DryRun != DryRunClient {
-			last = r.write(ctx, n, &d, &written)
+			if last = r.write(ctx, n, &d, &written); write.IsUncertain(last) {
+				lost = &attempt{n.UID, d}
+			}
 		}
 		return r.isFinal(&last), nil
 	}) // its error is less specific than last
@@ -288,7 +293,7 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 // when the first one has succeeded.
 func (r *releaser) write(ctx context.Context, n *gate.Node, d *gate.Released, written *bool) error {
 	_, err := r.writer.Apply(ctx, n, &d.Decision)
-	if *written = *written || err == nil; err != nil || len(d.Conditions) == 0 || len(d.Records)+len(d.Withdrawn) == 0 || r.DryRun != DryRunNone {
+	if *written = *written || err == nil; err != nil || len(d.Conditions) == 0 || onlyConditions(d) || r.DryRun != DryRunNone {
 		return err
 	}
 	if n, err = r.reader.NodeFacts(ctx, n.Name); err != nil {
@@ -297,6 +302,24 @@ func (r *releaser) write(ctx context.Context, n *gate.Node, d *gate.Released, wr
 	rest := gate.Release(n, r.names)
 	_, err = r.writer.Apply(ctx, n, &rest.Decision)
 	return err
+}
+
+// onlyConditions reports whether a decision writes at most conditions.
+func onlyConditions(d *gate.Released) bool { return len(d.Records)+len(d.Withdrawn) == 0 }
+
+// attempt is a write whose answer was lost, so that it may have been carried out.
+type attempt struct {
+	uid      types.UID
+	decision gate.Released
+}
+
+// carriedOut reports whether the write was carried out, given the node that was read after it and what
+// is left on it. A write that contains more than conditions does not remove these.
+func (a *attempt) carriedOut(n *gate.Node, left *gate.Released) bool {
+	if a == nil || a.uid != n.UID {
+		return false
+	}
+	return !left.Changes || onlyConditions(left) && !onlyConditions(&a.decision)
 }
 
 // isFinal reports whether another attempt would have the same result. A node that no

@@ -61,14 +61,6 @@ func TestRelease(t *testing.T) {
 			return nil
 		}
 	}
-	onSecond := func(err error) func(string, int) error {
-		return func(_ string, try int) error {
-			if try == 2 {
-				return err
-			}
-			return nil
-		}
-	}
 	tests := map[string]struct {
 		before  func(name string, try int) error
 		nodes   []*gate.Node
@@ -86,8 +78,8 @@ func TestRelease(t *testing.T) {
 		"the node is deleted meanwhile": {nodes: []*gate.Node{closedNode("n1"), closedNode("n2")}, before: onN1(9, apierrors.NewNotFound(corev1.Resource("nodes"), "n1")), want: []Node{released("n1"), released("n2")}, writes: 1},
 		"a write is denied":             {nodes: []*gate.Node{closedNode("n1"), closedNode("n2")}, before: onN1(9, write.ErrDenied), want: []Node{{Node: "n1", Error: "patching node n1: the API server denied the write"}, released("n2")}, writes: 1},
 		"a node keeps changing":         {nodes: []*gate.Node{closedNode("n1")}, before: onN1(9, write.ErrConflict), want: []Node{{Node: "n1", Error: "patching node n1: the node has changed since it was read"}}},
-		"a second write is denied":      {nodes: []*gate.Node{withCondition(closedNode("n1"))}, before: onSecond(write.ErrDenied), want: []Node{partly("n1", "patching node n1: the API server denied the write")}, writes: 1},
-		"a second write fails once":     {nodes: []*gate.Node{withCondition(closedNode("n1"))}, before: onSecond(busy), want: []Node{released("n1")}, writes: 2},
+		"a second write is denied":      {nodes: []*gate.Node{withCondition(closedNode("n1"))}, before: onTry(2, write.ErrDenied), want: []Node{partly("n1", "patching node n1: the API server denied the write")}, writes: 1},
+		"a second write fails once":     {nodes: []*gate.Node{withCondition(closedNode("n1"))}, before: onTry(2, busy), want: []Node{released("n1")}, writes: 2},
 		"an unreadable record":          {nodes: []*gate.Node{closedNode("n1"), garbled}, want: []Node{released("n1"), {Node: "n2", Kept: []string{"g"}}}, writes: 1},
 	}
 	for name, test := range tests {
@@ -130,6 +122,53 @@ func TestReleaseReadsAgain(t *testing.T) {
 	}
 	if diff := cmp.Diff([]corev1.Taint{taintA}, f.nodes["n1"].Taints); diff != "" {
 		t.Errorf("another gate's taint (-want +got):\n%s", diff)
+	}
+}
+
+// A write whose answer is lost may have been carried out. If so, what it has removed is reported.
+func TestReleaseLosesAnswers(t *testing.T) {
+	lost := fmt.Errorf("patching node n1: %w", write.ErrUnanswered)
+	onlyCondition := func() *gate.Node { return withCondition(&gate.Node{Name: "n1"}) }
+	garbled := closedNode("n1")
+	garbled.Records["k"] = "garbage"
+	garbled.Taints = append(garbled.Taints, corev1.Taint{Key: "k/k", Effect: corev1.TaintEffectNoSchedule})
+	kept := released("n1")
+	kept.Kept = []string{"k"}
+	for name, c := range map[string]struct {
+		node          *gate.Node
+		before, after func(string, int) error
+		// next is the Node after the first write, if it is another one.
+		next *gate.Node
+		want []Node
+	}{
+		"taint and record":                {node: closedNode("n1"), after: onTry(1, lost), want: []Node{released("n1")}},
+		"not carried out":                 {node: closedNode("n1"), before: onTry(1, lost), want: []Node{released("n1")}},
+		"the API server fails":            {node: closedNode("n1"), after: onTry(1, errors.New("internal error")), want: []Node{released("n1")}},
+		"an unreadable record stays":      {node: garbled, after: onTry(1, lost), want: []Node{kept}},
+		"a condition is left":             {node: withCondition(closedNode("n1")), after: onTry(1, lost), want: []Node{released("n1")}},
+		"a condition is left, and denied": {node: withCondition(closedNode("n1")), before: onTry(2, write.ErrDenied), after: onTry(1, lost), want: []Node{partly("n1", "patching node n1: the API server denied the write")}},
+		"only a condition":                {node: onlyCondition(), after: onTry(1, lost), want: []Node{{Node: "n1", Gates: []string{"g"}}}},
+		"only a condition, never removed": {node: onlyCondition(), before: func(string, int) error { return write.ErrUnanswered }, want: []Node{{Node: "n1", Error: "patching node n1: no answer from the API server"}}},
+		"another writer has released it":  {node: closedNode("n1"), after: onTry(1, write.ErrConflict)},
+		"another Node has the name":       {node: closedNode("n1"), after: onTry(1, lost), next: &gate.Node{Name: "n1", UID: "another"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(c.node)
+			if c.before != nil {
+				f.before = c.before
+			}
+			f.after = c.after
+			if c.next != nil {
+				f.after = func(name string, try int) error {
+					f.nodes[name] = c.next
+					return c.after(name, try)
+				}
+			}
+			report, err := f.run(t, t.Context(), Options{})
+			if diff := cmp.Diff(c.want, report.Nodes); err != nil || diff != "" {
+				t.Errorf("%v (-want +got):\n%s", err, diff)
+			}
+		})
 	}
 }
 
