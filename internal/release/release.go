@@ -89,7 +89,8 @@ type Options struct {
 	// Force also releases gates that exist while nodegate is running or may be running.
 	Force bool
 	// Progress, if not nil, is called with the number of finished nodes and the total
-	// number of nodes. Calls are not concurrent.
+	// number of nodes. Calls are not concurrent. In the last call, both numbers are equal: if
+	// the release is interrupted, the total is then the number of finished nodes.
 	Progress func(done, of int)
 }
 
@@ -223,16 +224,20 @@ func (r *releaser) release(ctx context.Context, nodes []*gate.Node, report *Repo
 		workers sync.WaitGroup
 		done    int
 	)
+	if r.Progress == nil {
+		r.Progress = func(int, int) {}
+	}
 	work := make(chan *gate.Node)
 	for range min(parallel, len(nodes)) {
 		workers.Go(func() {
 			for n := range work {
-				out := r.one(ctx, n)
+				out, finished := r.one(ctx, n)
 				mu.Lock()
-				if done++; out != nil {
+				if out != nil {
 					report.Nodes = append(report.Nodes, *out)
 				}
-				if r.Progress != nil {
+				if finished {
+					done++
 					r.Progress(done, len(nodes))
 				}
 				mu.Unlock()
@@ -248,6 +253,7 @@ func (r *releaser) release(ctx context.Context, nodes []*gate.Node, report *Repo
 	workers.Wait()
 	slices.SortFunc(report.Nodes, func(a, b Node) int { return cmp.Compare(a.Node, b.Node) })
 	if ctx.Err() != nil {
+		r.Progress(done, done)
 		return fmt.Errorf("stopped after %d of %d nodes; run the command again to continue", report.released(), len(nodes))
 	}
 	return nil
@@ -255,14 +261,13 @@ func (r *releaser) release(ctx context.Context, nodes []*gate.Node, report *Repo
 
 // one releases one node. If another writer changes the node meanwhile, it reads the node
 // and decides again. It returns nil if there was nothing to do. If the answer of a write is lost,
-// the node shows whether the write was carried out.
-func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
+// the node shows whether the write was carried out. finished is false if the release was interrupted.
+func (r *releaser) one(ctx context.Context, n *gate.Node) (out *Node, finished bool) {
 	name := n.Name
-	var out *Node
 	var last error
 	var lost *attempt
 	written := false // everything except conditions
-	_ = wait.ExponentialBackoffWithContext(ctx, r.backoff, func(ctx context.Context) (bool, error) {
+	stopped := wait.ExponentialBackoffWithContext(ctx, r.backoff, func(ctx context.Context) (bool, error) {
 		if last != nil {
 			if n, last = r.reader.NodeFacts(ctx, name); last != nil {
 				return r.isFinal(&last), nil
@@ -279,14 +284,15 @@ func (r *releaser) one(ctx context.Context, n *gate.Node) *Node {
 		}
 		return r.isFinal(&last), nil
 	}) // its error is less specific than last
+	finished = stopped == nil || ctx.Err() == nil
 	switch {
 	case last == nil:
 	case written:
 		out.Error = "the conditions could not be removed: " + last.Error()
 	default:
-		return &Node{Node: name, Error: last.Error()}
+		out = &Node{Node: name, Error: last.Error()}
 	}
-	return out
+	return out, finished
 }
 
 // write writes a decision. Conditions, if there are any, need a second write. It sets written

@@ -219,6 +219,36 @@ func TestReleaseContinues(t *testing.T) {
 	}
 }
 
+// An interrupted release clears the progress line. Nodes that it has skipped are not counted.
+func TestProgressOfInterruptedRelease(t *testing.T) {
+	var nodes []*gate.Node
+	for i := range 40 {
+		nodes = append(nodes, closedNode(fmt.Sprintf("n%02d", i)))
+	}
+	f := newFleet(nodes...)
+	ctx, cancel := context.WithCancel(t.Context())
+	f.before = func(string, int) error {
+		if f.writes < 21 {
+			return nil
+		}
+		cancel()
+		return context.Cause(ctx)
+	}
+	var screen strings.Builder
+	line := progressLine(&screen)
+	var done int
+	_, err := f.run(t, ctx, Options{Progress: func(n, of int) {
+		done = n
+		line(n, of)
+	}})
+	if err == nil || done != 21 || !strings.HasPrefix(err.Error(), "stopped after 21 of 40 nodes") {
+		t.Errorf("%d nodes, %v", done, err)
+	}
+	if got, want := screen.String(), "\r10 of 40 nodes\r20 of 40 nodes\r\x1b[K"; got != want {
+		t.Errorf("the terminal received %q, want %q", got, want)
+	}
+}
+
 func TestReleaseNoSuchNode(t *testing.T) {
 	f := newFleet(closedNode("n1"))
 	_, err := f.run(t, t.Context(), Options{Nodes: []string{"n1", "n2"}})

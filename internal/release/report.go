@@ -132,13 +132,18 @@ func Progress(out io.Writer) func(done, of int) {
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return nil
 	}
+	return progressLine(file)
+}
+
+// progressLine returns a function that shows progress in one line of a terminal, and clears the line
+// at the end.
+func progressLine(terminal io.Writer) func(done, of int) {
 	return func(done, of int) {
-		end := ""
-		if done == of {
-			end = "\r\x1b[K" // the report follows
-		}
-		if done == of || done%10 == 0 {
-			fmt.Fprintf(file, "\r%d of %d nodes%s", done, of, end)
+		switch {
+		case done == of:
+			fmt.Fprint(terminal, "\r\x1b[K") // the report follows
+		case done%10 == 0:
+			fmt.Fprintf(terminal, "\r%d of %d nodes", done, of)
 		}
 	}
 }
