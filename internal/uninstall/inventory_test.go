@@ -5,6 +5,7 @@ package uninstall
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -47,6 +48,30 @@ func TestRemaining(t *testing.T) {
 		t.Error("the namespace is deleted unconditionally")
 	}
 }
+
+// No permission outlasts the policies, which confine it.
+func TestPermissionsAreDeletedFirst(t *testing.T) {
+	all, err := remaining("here", "me")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds := make(map[string]int)
+	for i := range all {
+		kind := all[i].Kind
+		kinds[kind]++
+		if grants := kind == "ClusterRoleBinding" || kind == "RoleBinding"; grants && slices.ContainsFunc(all[:i], confines) {
+			t.Errorf("%s is deleted after a policy: its permissions are no longer confined", &all[i])
+		}
+	}
+	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
+		if kinds[kind] == 0 {
+			t.Errorf("no %s is deleted", kind)
+		}
+	}
+}
+
+// confines reports whether an object belongs to a policy that confines permissions.
+func confines(o object) bool { return strings.HasPrefix(o.Kind, "ValidatingAdmissionPolicy") }
 
 // allOptions returns options of installations. Each option is set in one of them, so that
 // an object that depends on a new option is not missed.
