@@ -169,8 +169,8 @@ func (f *fleet) converge(ctx context.Context) error {
 	if err := f.convergeFacts(ctx); err != nil {
 		return err
 	}
-	// This can take a minute: a node leaves a gate half a minute after it is no longer
-	// selected, and a daemon that was ready before a reboot counts after a minute.
+	// This can take minutes: a node leaves a gate half a minute after it is no longer
+	// selected, and for a daemon that was ready before a reboot, see proofTakes.
 	err := f.awaitOpen(ctx)
 	f.report.AllOpen = max(f.report.AllOpen, time.Since(began))
 	return err
@@ -201,10 +201,15 @@ func (f *fleet) retry(ctx context.Context, what string, do func(context.Context)
 	return await.Until(ctx, what+" to be written", do)
 }
 
+// proofTakes is longer than nothing may happen before a daemon counts that may have been ready
+// before a reboot, or on a former Node: a minute, and then the next bookmark of the watch of pods.
+// API servers send the first one of a watch after up to two minutes.
+const proofTakes = 4 * time.Minute
+
 // awaitOpen waits until the named gates are open on all nodes, by taint and by record.
 // Without names, it waits for all gates, including deleted ones.
 func (f *fleet) awaitOpen(ctx context.Context, names ...string) error {
-	return await.Until(ctx, "all gates to be open on all nodes", func(ctx context.Context) error {
+	return await.UntilSilent(ctx, proofTakes, "all gates to be open on all nodes", func(ctx context.Context) error {
 		list, err := f.kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err

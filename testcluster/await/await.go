@@ -25,7 +25,12 @@ const (
 // what was awaited and wraps check's last error, if check has returned no
 // error with a new text for Silence, or if ctx ends.
 func Until(ctx context.Context, what string, check func(context.Context) error) error {
-	ctx, progress, stop := Watch(ctx, Silence)
+	return UntilSilent(ctx, Silence, what, check)
+}
+
+// UntilSilent is Until with another limit than Silence.
+func UntilSilent(ctx context.Context, silence time.Duration, what string, check func(context.Context) error) error {
+	ctx, progress, stop := Watch(ctx, silence)
 	defer stop()
 	seen := map[string]bool{}
 	timer := time.NewTimer(0)
