@@ -57,7 +57,29 @@ func (s Store) Write(state *State) error {
 	if err != nil {
 		return err
 	}
-	return s.replace(stateFile, content)
+	_, err = s.replace(stateFile, content, always)
+	return err
+}
+
+// Update replaces the state, or removes it if it has no gates, so that no pod waits. If the file
+// has changed since Changed returned before, it stays as it is, and Update returns false. The
+// disk may take seconds, so the comparison is the last thing before the replacement.
+func (s Store) Update(before fs.FileInfo, state *State) (updated bool, err error) {
+	unchanged := func() bool {
+		_, changed := s.Changed(before)
+		return !changed
+	}
+	if len(state.Gates) == 0 {
+		if unchanged() {
+			updated, err = true, s.Remove()
+		}
+		return updated, err
+	}
+	content, err := json.Marshal(state)
+	if err != nil {
+		return false, err
+	}
+	return s.replace(stateFile, content, unchanged)
 }
 
 // Remove removes the state, so that no pod waits.
@@ -71,7 +93,8 @@ func (s Store) Remove() error {
 
 // PluginStarted records that the runtime has started the plugin in a boot.
 func (s Store) PluginStarted(boot string) error {
-	return s.replace(pluginFile, []byte(boot+"\n"))
+	_, err := s.replace(pluginFile, []byte(boot+"\n"), always)
+	return err
 }
 
 // PluginBoot returns the latest boot in which the runtime has started the plugin, or an empty
@@ -81,24 +104,29 @@ func (s Store) PluginBoot() string {
 	return id
 }
 
-// replace replaces a file as a whole, even if the power fails.
-func (s Store) replace(name string, content []byte) error {
+// always lets replace replace a file in any case.
+func always() bool { return true }
+
+// replace replaces a file as a whole, even if the power fails, and reports whether it has. When
+// the content is on the disk, it asks may whether the file is still to be replaced.
+func (s Store) replace(name string, content []byte, may func() bool) (replaced bool, err error) {
 	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return err
+		return false, err
 	}
 	temporary, err := os.CreateTemp(s.Dir, name+".*")
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = temporary.Write(content)
 	err = errors.Join(err, temporary.Sync(), temporary.Close())
-	if err == nil {
+	if err == nil && may() {
 		err = os.Rename(temporary.Name(), filepath.Join(s.Dir, name))
+		replaced = err == nil
 	}
-	if err != nil {
-		return errors.Join(err, os.Remove(temporary.Name()))
+	if !replaced {
+		return false, errors.Join(err, os.Remove(temporary.Name()))
 	}
-	return syncDir(s.Dir)
+	return true, syncDir(s.Dir)
 }
 
 func syncDir(dir string) error {

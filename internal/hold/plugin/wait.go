@@ -148,16 +148,12 @@ func (w *Waiter) giveUp(waited time.Duration) {
 	if err != nil || state.Boot == w.Boot || !state.Expire(waited) {
 		return
 	}
-	if _, changed := w.Store.Changed(file); changed { // while it was read
-		return
-	}
-	w.Log.Warn("the agent has written nothing since the boot, no pod waits for gates whose time is over until it does")
-	if len(state.Gates) == 0 {
-		err = w.Store.Remove()
-	} else {
-		err = w.Store.Write(state)
-	}
-	if err != nil {
+	w.Log.Debug("removing gates whose time is over from the state") // the disk may need seconds
+	updated, err := w.Store.Update(file, state)
+	switch {
+	case err != nil:
 		w.Log.Error("cannot remove gates from the state", "err", err)
+	case updated:
+		w.Log.Warn("the agent has written nothing since the boot, no pod waits for gates whose time is over until it does")
 	}
 }

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hold
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A state that has changed since it was read is neither replaced nor removed.
+func TestUpdate(t *testing.T) {
+	shorter := &State{Boot: "shorter", Gates: []Gate{{Name: "cni"}}}
+	for name, state := range map[string]*State{"replaced": shorter, "removed": {}} {
+		store := Store{Dir: t.TempDir()}
+		must(t, store.Write(&State{Boot: "before"}))
+		file, _ := store.Changed(nil)
+		must(t, store.Write(&State{Boot: "written meanwhile"}))
+		if updated, err := store.Update(file, state); updated || err != nil {
+			t.Errorf("%s: a state that has changed is updated: %t, %v", name, updated, err)
+		}
+		expectBoot(t, store, "written meanwhile")
+		file, _ = store.Changed(nil)
+		if updated, err := store.Update(file, state); !updated || err != nil {
+			t.Errorf("%s: a state that has not changed is updated: %t, %v", name, updated, err)
+		}
+		expectBoot(t, store, state.Boot)
+	}
+}
+
+// Whether a file may be replaced is decided when the new content is on the disk, which may take
+// seconds.
+func TestReplaceDecidesLast(t *testing.T) {
+	store := Store{Dir: t.TempDir()}
+	must(t, store.Write(&State{Boot: "before"}))
+	replaced, err := store.replace(stateFile, []byte("content"), func() bool {
+		files, err := filepath.Glob(filepath.Join(store.Dir, stateFile+".*"))
+		must(t, err)
+		if len(files) != 1 {
+			t.Fatalf("the temporary files are %v, want one", files)
+		}
+		if content, err := os.ReadFile(files[0]); err != nil || string(content) != "content" {
+			t.Errorf("the temporary file contains %q (%v)", content, err)
+		}
+		return false
+	})
+	if replaced || err != nil {
+		t.Errorf("replaced: %t, %v", replaced, err)
+	}
+	expectBoot(t, store, "before")
+	if files, err := os.ReadDir(store.Dir); err != nil || len(files) != 1 {
+		t.Errorf("the directory has %v, %v", files, err)
+	}
+}
+
+func expectBoot(t *testing.T, store Store, want string) {
+	t.Helper()
+	state, err := store.Read()
+	must(t, err)
+	if state.Boot != want {
+		t.Errorf("the state is of boot %q, want %q", state.Boot, want)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
