@@ -55,13 +55,19 @@ func (w *world) write(state *hold.State) {
 // start at once. It returns what the hook does.
 func (w *world) create(sandbox, uid string, want bool) *Waiter {
 	w.t.Helper()
-	adjustment, _, err := w.CreateContainer(w.t.Context(), sandboxOf(sandbox, uid), &api.Container{PodSandboxId: sandbox})
+	return w.createIn(sandboxOf(sandbox, uid), want)
+}
+
+// createIn does the same for any sandbox.
+func (w *world) createIn(sandbox *api.PodSandbox, want bool) *Waiter {
+	w.t.Helper()
+	adjustment, _, err := w.CreateContainer(w.t.Context(), sandbox, &api.Container{PodSandboxId: sandbox.GetId()})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	hooks := adjustment.GetHooks().GetCreateRuntime()
 	if (len(hooks) == 0) != want {
-		w.t.Errorf("the container of pod %s in sandbox %s has the hooks %v", uid, sandbox, hooks)
+		w.t.Errorf("the container of pod %s in sandbox %s has the hooks %v", sandbox.GetUid(), sandbox.GetId(), hooks)
 	}
 	if len(hooks) == 0 {
 		return nil
@@ -166,30 +172,57 @@ func TestOpening(t *testing.T) {
 }
 
 // The runtime must answer the kubelet before a pod that is being deleted can be gone. The hook of
-// a pod that was deleted without waiting for the kubelet ends, too.
+// a pod that was deleted without waiting for the kubelet ends, too, also in the node's network
+// namespace, in which pods that the agent does not know do not wait.
 func TestDeletion(t *testing.T) {
-	for name, change := range map[string]func(map[string]hold.BoundPod){
-		"deleted": func(pods map[string]hold.BoundPod) {
-			pods["waits"] = hold.BoundPod{Gates: []string{"cni"}, Restarts: true, Terminating: true}
-		},
-		"deleted by force": func(pods map[string]hold.BoundPod) { delete(pods, "waits") },
+	onHost := sandboxOf("s1", "waits")
+	onHost.Linux.Namespaces = onHost.Linux.Namespaces[:1]
+	terminating := func(pods map[string]hold.BoundPod) {
+		pods["waits"] = hold.BoundPod{Gates: []string{"cni"}, Restarts: true, Terminating: true}
+	}
+	gone := func(pods map[string]hold.BoundPod) { delete(pods, "waits") }
+	for name, test := range map[string]struct {
+		sandbox *api.PodSandbox
+		after   time.Duration
+		change  func(map[string]hold.BoundPod)
+	}{
+		"deleted":                                 {sandboxOf("s1", "waits"), 10 * time.Second, terminating},
+		"deleted by force":                        {sandboxOf("s1", "waits"), 10 * time.Second, gone},
+		"deleted by force before the hook runs":   {sandboxOf("s1", "waits"), 0, gone},
+		"on the host's network, deleted":          {onHost, 10 * time.Second, terminating},
+		"on the host's network, deleted by force": {onHost, 10 * time.Second, gone},
+		"on the host's network, deleted by force before the hook runs": {onHost, 0, gone},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, stateOf(now, false))
-				hook := w.create("s1", "waits", false)
-				go func() {
-					<-time.After(10 * time.Second)
+				hook := w.createIn(test.sandbox, false)
+				time.AfterFunc(test.after, func() {
 					state := stateOf(now, false)
-					change(state.Pods)
+					test.change(state.Pods)
 					w.write(state)
-				}()
-				if err := hook.Wait(t.Context()); !errors.Is(err, ErrWaits) || w.Uptime() < 10*time.Second || w.Uptime() > 11*time.Second {
+				})
+				synctest.Wait()
+				if err := hook.Wait(t.Context()); !errors.Is(err, ErrWaits) || w.Uptime() < test.after || w.Uptime() > test.after+time.Second {
 					t.Errorf("after %s: %v", w.Uptime(), err)
 				}
 			})
 		})
 	}
+}
+
+// After an upgrade, the program of the hook is newer than the plugin until the runtime restarts.
+func TestHookOfAFormerPlugin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, stateOf(now, false))
+		hook := &Waiter{Store: w.Store, Uptime: w.Uptime, Log: w.Log}
+		if err := hook.ParseHook([]string{"-boot=" + now, "-uid=waits", "-pod=default/pod", "-since=1s", "-gate=cni", "-host-network"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := hook.Wait(t.Context()); err != nil || w.Uptime() != time.Minute+time.Second {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+	})
 }
 
 // A container whose hook fails may not be restarted, and its failures can fail a Job. The

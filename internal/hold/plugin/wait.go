@@ -43,18 +43,16 @@ type Waiter struct {
 	background func(giveUp func(waited time.Duration), waited time.Duration)
 
 	gate  string // for which the pod waits, as logged
-	known bool   // whether the agent knew the pod
 	state *hold.State
 	file  fs.FileInfo // of state
 }
 
-// hook returns the hook that waits. ParseHook reads its arguments.
+// hook returns the hook that waits. ParseHook reads its arguments. The agent knows the pod, so it does
+// not matter whether the pod is in the node's network namespace.
 func (w *Waiter) hook(program string) *api.Hook {
-	args := []string{HookName, "-boot=" + w.Boot, "-uid=" + w.Pod.UID, "-pod=" + w.Name, "-since=" + w.Since.String(), "-gate=" + w.gate}
-	if w.Pod.HostNetwork {
-		args = append(args, "-host-network")
-	}
-	return &api.Hook{Path: program, Args: args}
+	return &api.Hook{Path: program, Args: []string{
+		HookName, "-boot=" + w.Boot, "-uid=" + w.Pod.UID, "-pod=" + w.Name, "-since=" + w.Since.String(), "-gate=" + w.gate,
+	}}
 }
 
 // ParseHook sets the fields that the hook's arguments contain.
@@ -65,7 +63,7 @@ func (w *Waiter) ParseHook(args []string) error {
 	flags.StringVar(&w.Name, "pod", "", "the namespace and name of the pod")
 	flags.DurationVar(&w.Since, "since", 0, "the uptime at which the pod began to wait")
 	flags.StringVar(&w.gate, "gate", "", "the gate for which the pod waits")
-	flags.BoolVar(&w.Pod.HostNetwork, "host-network", false, "the pod is in the node's network namespace")
+	flags.Bool("host-network", false, "ignored; former plugins, which run until the runtime restarts, add it")
 	return flags.Parse(args)
 }
 
@@ -91,12 +89,11 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	return nil
 }
 
-// deleted reports whether the pod is being deleted, or no longer exists. A pod remains until the
-// runtime has answered the kubelet.
+// deleted reports whether the pod is being deleted, or no longer exists: the agent knew it when it got
+// the hook. A pod remains until the runtime has answered the kubelet.
 func (w *Waiter) deleted() bool {
 	bound, known := w.state.Pods[w.Pod.UID]
-	w.known = w.known || known
-	return bound.Terminating || w.known && !known
+	return bound.Terminating || !known
 }
 
 // mustWait reports whether the pod has to wait, and logs a change of the answer.
