@@ -10,6 +10,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +86,13 @@ func withLog(do func(*slog.Logger) error) error {
 // install copies this program into a directory, from which the container runtime will start it
 // the next time that it starts itself. The program is replaced as a whole. The copy is made in
 // a directory of its own: containerd does not start if there is a program whose name is not a
-// plugin's.
+// plugin's. A program that is installed already is left alone, because the disk may be full or
+// read-only when the agent starts again.
 func install(dir string) error {
+	installed := filepath.Join(dir, plugin.Name)
+	if isThisProgram(installed) {
+		return nil
+	}
 	temporary := filepath.Join(dir, "nodegate-hold.tmp") // one that was interrupted is used again
 	program := filepath.Join(temporary, plugin.Name)
 	err := os.MkdirAll(temporary, 0o755)
@@ -94,7 +100,7 @@ func install(dir string) error {
 		err = copySelf(program)
 	}
 	if err == nil {
-		err = os.Rename(program, filepath.Join(dir, plugin.Name))
+		err = os.Rename(program, installed)
 	}
 	if err := errors.Join(err, os.RemoveAll(temporary)); err != nil {
 		return fmt.Errorf("installing the plugin: %w", err)
@@ -102,9 +108,51 @@ func install(dir string) error {
 	return nil
 }
 
+// thisProgram is the file that this process executes.
+const thisProgram = "/proc/self/exe"
+
+// isThisProgram reports whether a file is an executable copy of this program.
+func isThisProgram(path string) bool {
+	file, err := os.Lstat(path)
+	if err != nil || !file.Mode().IsRegular() || file.Mode().Perm()&0o100 == 0 {
+		return false
+	}
+	installed, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer installed.Close()
+	self, err := os.Open(thisProgram)
+	if err != nil {
+		return false
+	}
+	defer self.Close()
+	return sameContent(installed, self)
+}
+
+// sameContent compares two files in parts: the container in which the program is installed may be
+// limited to less memory than both need.
+func sameContent(a, b io.Reader) bool {
+	const part = 64 << 10
+	x, y := make([]byte, part), make([]byte, part)
+	for {
+		n, errA := io.ReadFull(a, x)
+		m, errB := io.ReadFull(b, y)
+		if !bytes.Equal(x[:n], y[:m]) {
+			return false
+		}
+		if errA != nil || errB != nil {
+			return ended(errA) && ended(errB)
+		}
+	}
+}
+
+// ended reports whether an error of io.ReadFull is the end of the file.
+func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
+
 // copySelf writes this program to a file.
 func copySelf(path string) error {
-	self, err := os.Open("/proc/self/exe")
+	self, err := os.Open(thisProgram)
 	if err != nil {
 		return err
 	}

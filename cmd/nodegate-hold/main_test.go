@@ -5,6 +5,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -29,5 +30,49 @@ func TestInstall(t *testing.T) {
 				t.Errorf("the program has mode %s and size %d (%v)", info.Mode(), info.Size(), err)
 			}
 		})
+	}
+}
+
+// A program that is installed already is left alone, so that an agent also starts when the disk is
+// full. Anything else is replaced.
+func TestInstallAgain(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, plugin.Name)
+	installed := func() os.FileInfo {
+		t.Helper()
+		if err := run(t.Context(), []string{"nodegate-hold", "install", dir}); err != nil {
+			t.Fatal(err)
+		}
+		if !isThisProgram(path) {
+			t.Error("the program is not installed")
+		}
+		file, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	before := installed()
+	if !os.SameFile(before, installed()) {
+		t.Error("an identical program was replaced")
+	}
+	content := read(t, path)
+	for name, damage := range map[string]func() error{
+		"shorter":        func() error { return os.Truncate(path, before.Size()-1) },
+		"longer":         func() error { return os.WriteFile(path, []byte(content+"x"), 0o755) },
+		"different":      func() error { return os.WriteFile(path, []byte(content[:len(content)-1]+"x"), 0o755) },
+		"empty":          func() error { return os.Truncate(path, 0) },
+		"not executable": func() error { return os.Chmod(path, 0o644) },
+		"a link": func() error {
+			return errors.Join(os.Rename(path, filepath.Join(t.TempDir(), "moved")), os.Symlink("/proc/self/exe", path))
+		},
+		"missing": func() error { return os.Remove(path) },
+	} {
+		if err := damage(); err != nil {
+			t.Fatal(err)
+		}
+		if file := installed(); !file.Mode().IsRegular() || file.Mode().Perm() != before.Mode().Perm() {
+			t.Errorf("%s: the program has mode %s", name, file.Mode())
+		}
 	}
 }

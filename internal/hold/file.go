@@ -25,6 +25,9 @@ const (
 // Store is the directory that the agent and the plugin have in common.
 type Store struct{ Dir string }
 
+// Create creates the directory, unless it exists.
+func (s Store) Create() error { return os.MkdirAll(s.Dir, 0o700) }
+
 // Read returns the state, or an empty one if there is none.
 func (s Store) Read() (*State, error) {
 	content, err := os.ReadFile(filepath.Join(s.Dir, stateFile))
@@ -110,7 +113,7 @@ func always() bool { return true }
 // replace replaces a file as a whole, even if the power fails, and reports whether it has. When
 // the content is on the disk, it asks may whether the file is still to be replaced.
 func (s Store) replace(name string, content []byte, may func() bool) (replaced bool, err error) {
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
+	if err := s.Create(); err != nil {
 		return false, err
 	}
 	temporary, err := os.CreateTemp(s.Dir, name+".*")

@@ -46,11 +46,20 @@ type Agent struct {
 	began time.Duration
 	// written is the state that was last written, without Began and Uptime.
 	written *hold.State
+	// failing is whether the state could not be written the last time.
+	failing bool
 }
 
+// retryAfter is the time after which the agent tries again to write a state that could not be written.
+const retryAfter = 5 * time.Second
+
 // Run writes the state whenever it changes, and at least every hold.Interval, until the context
-// ends. It writes nothing before it has read everything.
+// ends. It writes nothing before it has read everything. It returns an error only if it cannot create
+// the directory of the state.
 func (a *Agent) Run(ctx context.Context) error {
+	if err := a.Store.Create(); err != nil {
+		return fmt.Errorf("creating the directory of the state: %w", err)
+	}
 	if a.Store.PluginBoot() != a.Boot {
 		a.Log.Warn("no pod is held on this node: the container runtime has not started the plugin in this boot; restart the node, or the runtime, which must support NRI")
 	}
@@ -74,7 +83,8 @@ func (a *Agent) Run(ctx context.Context) error {
 		watching.Go(func() { a.followShutdowns(ctx) })
 	}
 	a.notify()
-	return a.writeChanges(ctx)
+	a.writeChanges(ctx)
+	return nil
 }
 
 func (a *Agent) synced() bool { return a.nodes.Synced() && a.pods.Synced() && a.gates.Synced() }
@@ -88,41 +98,47 @@ func (a *Agent) begin() {
 	}
 }
 
-// writeChanges writes the state whenever it changes, and at least every hold.Interval.
-func (a *Agent) writeChanges(ctx context.Context) error {
+// writeChanges writes the state whenever it changes, and at least every hold.Interval. It continues
+// if that fails, because the agent also announces shutdowns, and must withdraw that: the state
+// expires.
+func (a *Agent) writeChanges(ctx context.Context) {
 	tick := time.NewTicker(hold.Interval)
 	defer tick.Stop()
 	for {
-		var err error
 		select {
 		case <-a.changed:
 			if state := a.state(); !reflect.DeepEqual(state, a.written) {
-				err = a.write(state)
+				tick.Reset(a.write(state))
 			}
 		case <-tick.C:
-			err = a.write(a.state())
+			tick.Reset(a.write(a.state()))
 		case <-ctx.Done():
-			return nil
-		}
-		if err != nil {
-			return err
+			return
 		}
 	}
 }
 
-// write writes a state, unless it is nil: the state of a Node that no longer exists expires.
-func (a *Agent) write(state *hold.State) error {
+// write writes a state, unless it is nil: the state of a Node that no longer exists expires. It
+// returns the time after which the state must be written again.
+func (a *Agent) write(state *hold.State) time.Duration {
 	if state == nil {
-		return nil
+		return hold.Interval
 	}
-	a.logGates(state)
-	a.written = state
 	now := *state
 	now.Began, now.Uptime = a.began, a.Uptime()
 	if err := a.Store.Write(&now); err != nil {
-		return fmt.Errorf("writing the state: %w", err)
+		if !a.failing {
+			a.Log.Error("the state cannot be written yet: make the directory writable, or free space on its disk", "error", err.Error())
+		}
+		a.failing = true
+		return retryAfter
 	}
-	return nil
+	if a.failing {
+		a.Log.Info("the state is written again")
+	}
+	a.logGates(state)
+	a.written, a.failing = state, false
+	return hold.Interval
 }
 
 // prepare sets defaults and creates the collections of the node, its pods and the gates.

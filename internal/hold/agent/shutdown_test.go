@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -19,11 +18,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/transport"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/hold"
@@ -162,20 +159,6 @@ func TestErrorsOfLogindAreLogged(t *testing.T) {
 // Run returns when the agent no longer follows logind: an announcement may be in progress.
 func TestRunWaitsForAnnouncements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := &transport.Config{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.URL.Query().Has("watch") {
-				<-r.Context().Done()
-				return nil, context.Cause(r.Context())
-			}
-			return &http.Response{
-				StatusCode: http.StatusOK, Request: r, Header: http.Header{"Content-Type": {runtime.ContentTypeJSON}},
-				Body: io.NopCloser(strings.NewReader(`{"metadata":{"resourceVersion":"1"},"items":[]}`)),
-			}, nil
-		})}
-		client, err := jsonclient.New("http://test", config)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var following, ended atomic.Bool
 		follow := func(ctx context.Context, _, _ string, _ func(context.Context, bool)) error {
 			following.Store(true)
@@ -184,7 +167,7 @@ func TestRunWaitsForAnnouncements(t *testing.T) {
 			ended.Store(true)
 			return nil
 		}
-		a := &Agent{Client: client, Node: "mine", Boot: boot, Uptime: func() time.Duration { return time.Hour }, Store: hold.Store{Dir: t.TempDir()}, Bus: "bus", Log: slog.New(slog.DiscardHandler), follow: follow}
+		a := &Agent{Client: clientOf(t, nil), Node: "mine", Boot: boot, Uptime: func() time.Duration { return time.Hour }, Store: hold.Store{Dir: t.TempDir()}, Bus: "bus", Log: slog.New(slog.DiscardHandler), follow: follow}
 		ctx, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
 		if err := a.Run(ctx); err != nil || !following.Load() || !ended.Load() {
