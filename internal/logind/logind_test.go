@@ -5,6 +5,7 @@ package logind
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 
 	"github.com/nodegate/nodegate/testcluster/await"
 )
@@ -23,50 +25,29 @@ import (
 func TestOnlyLogindAnnounces(t *testing.T) {
 	socket := startBus(t)
 	l := startLogind(t, socket, false)
-	announced := make(chan bool, 16)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- Follow(ctx, socket, "test", func(_ context.Context, shutdown bool) { announced <- shutdown })
-	}()
-	expect := func(what string, want bool) {
-		t.Helper()
-		select {
-		case got := <-announced:
-			if got != want {
-				t.Errorf("%s: the shutdown %v was announced", what, got)
-			}
-		case err := <-ended:
-			t.Fatalf("%s: Follow has returned: %v", what, err)
-		case <-time.After(await.Silence):
-			t.Fatalf("%s: nothing was announced", what)
-		}
-	}
-	expect("at the start", false)
-	follower := <-l.inhibited
+	f := follow(t, socket, func(bool) {})
+	f.expect(t, "at the start", false)
+	follower := l.given(t).follower
 	stranger := connect(t, socket)
 	announce(t, stranger, "", true)
 	announce(t, stranger, follower, true)
 	announce(t, l.bus, "", false)
-	expect("after a stranger's signals", false)
+	f.expect(t, "after a stranger's signals", false)
 	announce(t, l.bus, "", true)
-	expect("a shutdown", true)
+	f.expect(t, "a shutdown", true)
 
 	l.stop(t)
 	announce(t, stranger, follower, false)
 	l = startLogind(t, socket, true)
-	expect("at logind's restart", true)
+	f.expect(t, "at logind's restart", true)
 	announce(t, stranger, "", true)
 	announce(t, stranger, follower, true)
 	announce(t, l.bus, "", false)
-	expect("the cancellation", false)
-	if <-l.inhibited != follower {
+	f.expect(t, "the cancellation", false)
+	if l.given(t).follower != follower {
 		t.Error("another process delays shutdowns")
 	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	f.end(t)
 }
 
 // logind refuses the lock if a shutdown begins after the follower has read that there is none. The
@@ -75,25 +56,125 @@ func TestShutdownBeginsBeforeTheLock(t *testing.T) {
 	socket := startBus(t)
 	l := startLogind(t, socket, false)
 	l.refuses.Store(true)
-	announced := make(chan bool, 16)
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- Follow(ctx, socket, "test", func(_ context.Context, shutdown bool) { announced <- shutdown })
-	}()
-	select {
-	case shutdown := <-announced:
-		if !shutdown {
-			t.Error("it was announced that there is no shutdown")
+	f := follow(t, socket, func(bool) {})
+	f.expect(t, "at the start", true)
+	f.end(t)
+}
+
+// A shutdown waits until its announcement has been handled, and no longer. The lock of a logind that
+// has ended is released, too: the next logind gives out another.
+func TestLockDelaysTheShutdown(t *testing.T) {
+	socket := startBus(t)
+	l := startLogind(t, socket, false)
+	var current atomic.Pointer[lock]
+	f := follow(t, socket, func(shutdown bool) {
+		if held := current.Load(); shutdown && held.isReleased(t, 0) {
+			t.Error("the lock is released before the announcement has been handled")
 		}
-	case err := <-ended:
-		t.Fatalf("Follow has returned: %v", err)
-	case <-time.After(await.Silence):
-		t.Fatal("nothing was announced")
+	})
+	expectLock := func(what string) *lock {
+		t.Helper()
+		f.expect(t, what, false)
+		held := l.given(t)
+		held.leave(t)
+		if held.isReleased(t, 0) {
+			t.Errorf("%s: the lock is released", what)
+		}
+		current.Store(held)
+		return held
 	}
-	stop()
-	if err := <-ended; err != nil {
+	expectReleased := func(what string, held *lock) {
+		t.Helper()
+		if !held.isReleased(t, await.Silence) {
+			t.Fatalf("%s: the lock is not released", what)
+		}
+	}
+	held := expectLock("at the start")
+	announce(t, l.bus, "", true)
+	f.expect(t, "a shutdown", true)
+	expectReleased("after the announcement of a shutdown", held)
+	announce(t, l.bus, "", false)
+	held = expectLock("the cancellation")
+
+	l.stop(t)
+	l = startLogind(t, socket, false)
+	next := expectLock("at logind's restart")
+	expectReleased("at logind's restart", held)
+	f.end(t)
+	expectReleased("at the end", next)
+}
+
+// following is a call of Follow.
+type following struct {
+	announced chan bool
+	ended     chan error
+	stop      context.CancelFunc
+}
+
+// follow follows announcements, and calls handle with each of them before expect returns it.
+func follow(t *testing.T, socket string, handle func(shutdown bool)) *following {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	f := &following{announced: make(chan bool, 16), ended: make(chan error, 1), stop: stop}
+	go func() {
+		f.ended <- Follow(ctx, socket, "test", func(_ context.Context, shutdown bool) {
+			handle(shutdown)
+			f.announced <- shutdown
+		})
+	}()
+	return f
+}
+
+// expect waits for the next announcement.
+func (f *following) expect(t *testing.T, what string, want bool) {
+	t.Helper()
+	select {
+	case got := <-f.announced:
+		if got != want {
+			t.Errorf("%s: the shutdown %v was announced", what, got)
+		}
+	case err := <-f.ended:
+		t.Fatalf("%s: Follow has returned: %v", what, err)
+	case <-time.After(await.Silence):
+		t.Fatalf("%s: nothing was announced", what)
+	}
+}
+
+// end ends the call of Follow.
+func (f *following) end(t *testing.T) {
+	t.Helper()
+	f.stop()
+	if err := <-f.ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// A lock is a pipe, of which the follower gets a copy of the end own.
+type lock struct {
+	follower  string // its connection
+	read, own *os.File
+}
+
+// leave leaves the only copy to the follower, which must have got it.
+func (l *lock) leave(t *testing.T) {
+	t.Helper()
+	if err := l.own.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// isReleased reports whether the follower has closed its copy, or does so in time.
+func (l *lock) isReleased(t *testing.T, within time.Duration) bool {
+	t.Helper()
+	released := []unix.PollFd{{Fd: int32(l.read.Fd())}} // POLLHUP is always reported
+	for limit := time.Now().Add(within); ; {
+		n, err := unix.Poll(released, int(max(time.Until(limit), 0).Milliseconds()))
+		if !errors.Is(err, unix.EINTR) {
+			if err != nil {
+				t.Error(err)
+			}
+			return n > 0
+		}
 	}
 }
 
@@ -103,13 +184,13 @@ type fakeLogind struct {
 	preparing atomic.Bool
 	// refuses is true if a shutdown begins when a process asks for a lock.
 	refuses atomic.Bool
-	// inhibited receives the connections that delay shutdowns.
-	inhibited chan string
+	// inhibited receives the locks that delay shutdowns.
+	inhibited chan *lock
 }
 
 func startLogind(t *testing.T, socket string, preparing bool) *fakeLogind {
 	t.Helper()
-	l := &fakeLogind{bus: connect(t, socket), inhibited: make(chan string, 16)}
+	l := &fakeLogind{bus: connect(t, socket), inhibited: make(chan *lock, 16)}
 	l.preparing.Store(preparing)
 	for _, exported := range []string{Interface, "org.freedesktop.DBus.Properties"} {
 		if err := l.bus.Export(l, Path, exported); err != nil {
@@ -121,6 +202,18 @@ func startLogind(t *testing.T, socket string, preparing bool) *fakeLogind {
 		t.Fatalf("the reply is %d, %v", reply, err)
 	}
 	return l
+}
+
+// given returns the next lock that has been given out.
+func (l *fakeLogind) given(t *testing.T) *lock {
+	t.Helper()
+	select {
+	case given := <-l.inhibited:
+		return given
+	case <-time.After(await.Silence):
+		t.Fatal("no process has asked for a lock")
+		return nil
+	}
 }
 
 func (l *fakeLogind) stop(t *testing.T) {
@@ -143,8 +236,12 @@ func (l *fakeLogind) Inhibit(sender dbus.Sender, _, _, _, _ string) (dbus.UnixFD
 		_ = l.bus.Emit(Path, Interface+"."+Announcement, true)
 		return 0, dbus.NewError(Name+".OperationInProgress", []any{"The operation inhibition has been requested for is already running"})
 	}
-	l.inhibited <- string(sender)
-	return dbus.UnixFD(os.Stderr.Fd()), nil // the follower gets a copy
+	read, own, err := os.Pipe()
+	if err != nil {
+		return 0, dbus.MakeFailedError(err)
+	}
+	l.inhibited <- &lock{string(sender), read, own}
+	return dbus.UnixFD(own.Fd()), nil // the follower gets a copy
 }
 
 // announce sends an announcement to a destination, or to all, and returns when the bus has received

@@ -40,7 +40,10 @@ type logind struct {
 
 // A lock delays a shutdown until its holder has closed its end of a pipe. own is a copy of
 // that end, which the bus daemon has been given.
-type lock struct{ read, own *os.File }
+type lock struct {
+	who       string // the holder
+	read, own *os.File
+}
 
 // newLogind connects to the machine's bus.
 func newLogind() (*logind, error) {
@@ -70,19 +73,20 @@ func newLogind() (*logind, error) {
 }
 
 // Inhibit is called over the bus. It returns a lock.
-func (l *logind) Inhibit(_, _, _, _ string) (dbus.UnixFD, *dbus.Error) {
+func (l *logind) Inhibit(_, who, _, _ string) (dbus.UnixFD, *dbus.Error) {
 	read, own, err := os.Pipe()
 	if err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.locks = append(l.locks, lock{read, own})
+	l.locks = append(l.locks, lock{who, read, own})
 	return dbus.UnixFD(own.Fd()), nil
 }
 
-// awaitRelease returns when all locks have been released, at the latest after logindDelay.
-func (l *logind) awaitRelease() {
+// awaitRelease returns when all locks have been released, or an error when one of them has not been
+// within a time. logind would continue the shutdown then, but each holder is to release its lock.
+func (l *logind) awaitRelease(within time.Duration) error {
 	l.mu.Lock()
 	locks := l.locks
 	l.locks = nil
@@ -90,14 +94,22 @@ func (l *logind) awaitRelease() {
 	for _, lock := range locks {
 		_ = lock.own.Close() // the holder has the only copy from now on
 	}
-	limit := time.Now().Add(logindDelay)
+	var holders []string
+	limit := time.Now().Add(within)
 	for _, lock := range locks {
 		poll := []unix.PollFd{{Fd: int32(lock.read.Fd()), Events: unix.POLLIN}}
-		for time.Now().Before(limit) && poll[0].Revents == 0 {
+		for more := true; more && poll[0].Revents == 0; more = time.Now().Before(limit) {
 			_, _ = unix.Poll(poll, int(max(time.Until(limit), 0).Milliseconds())) // again if it is interrupted
+		}
+		if poll[0].Revents == 0 {
+			holders = append(holders, lock.who)
 		}
 		_ = lock.read.Close()
 	}
+	if len(holders) > 0 {
+		return fmt.Errorf("after %s, the shutdown is still delayed by %q", within, holders)
+	}
+	return nil
 }
 
 // announce announces that a shutdown begins, or that it has been cancelled.

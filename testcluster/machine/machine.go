@@ -68,7 +68,7 @@ type Machine struct {
 	link   *link // between the machine and the API server
 
 	mu       sync.Mutex
-	process  *os.Process   // PID 1, or nil while the machine is off
+	init     *exec.Cmd     // PID 1, or nil while the machine is off
 	ended    chan struct{} // closed when all its processes have ended
 	commands io.WriteCloser
 	bootID   string
@@ -115,7 +115,7 @@ func (m *Machine) prepare() error {
 func (m *Machine) PowerOn() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.process != nil {
+	if m.init != nil {
 		return fmt.Errorf("machine %s is on", m.options.Name)
 	}
 	err := createCgroup(m.cgroup)
@@ -152,7 +152,7 @@ func (m *Machine) boot() error {
 	if m.ended, err = startOnThread(command); err != nil {
 		return err
 	}
-	m.process = command.Process
+	m.init = command
 	return nil
 }
 
@@ -178,12 +178,12 @@ func startOnThread(command *exec.Cmd) (ended chan struct{}, err error) {
 func (m *Machine) PowerOff() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.process == nil {
+	if m.init == nil {
 		return nil
 	}
-	_ = m.process.Kill()
+	_ = m.init.Process.Kill()
 	<-m.ended
-	m.process = nil
+	m.init = nil
 	_ = m.commands.Close()
 	if err := removeCgroup(m.cgroup); err != nil {
 		return fmt.Errorf("powering off machine %s: %w", m.options.Name, err)
@@ -214,17 +214,24 @@ func (m *Machine) PrepareShutdown() error { return m.send(commandPrepare) }
 // CancelShutdown announces that the shutdown has been cancelled.
 func (m *Machine) CancelShutdown() error { return m.send(commandCancel) }
 
-// FinishShutdown powers the machine off when nothing delays the shutdown any longer.
+// FinishShutdown powers the machine off when nothing delays the shutdown any longer. It fails if that
+// takes longer than shutdowns may be delayed.
 func (m *Machine) FinishShutdown(ctx context.Context) error {
 	if err := m.send(commandFinish); err != nil {
 		return err
 	}
 	m.mu.Lock()
-	ended := m.ended
+	init, ended := m.init, m.ended
 	m.mu.Unlock()
 	select {
 	case <-ended:
-		return m.PowerOff()
+		if err := m.PowerOff(); err != nil {
+			return err
+		}
+		if !init.ProcessState.Success() {
+			return fmt.Errorf("shutting down machine %s: PID 1 has ended with %s, see init.log in %s", m.options.Name, init.ProcessState, m.Logs())
+		}
+		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("shutting down machine %s: %w", m.options.Name, context.Cause(ctx))
 	}
@@ -233,7 +240,7 @@ func (m *Machine) FinishShutdown(ctx context.Context) error {
 func (m *Machine) send(command string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.process == nil {
+	if m.init == nil {
 		return fmt.Errorf("machine %s is off", m.options.Name)
 	}
 	_, err := io.WriteString(m.commands, command+"\n")

@@ -176,7 +176,9 @@ func (p *services) execute(command string) error {
 	case commandCancel:
 		return p.logind.announce(false)
 	case commandFinish:
-		p.logind.awaitRelease()
+		if err := p.logind.awaitRelease(logindDelay); err != nil {
+			return err
+		}
 		os.Exit(0)
 	default:
 		return errors.New("unknown command")
