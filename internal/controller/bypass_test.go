@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -231,6 +232,24 @@ func TestEvictionHasALimitOfAttempts(t *testing.T) {
 	})
 }
 
+// The number of attempts to list a node's pods is limited, too.
+func TestListsOfBypassedPodsHaveALimitOfAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, pods := bypassWorld(t, v1alpha1.BypassedReport, started(1)...)
+		lists := 0
+		pods.onList = func(string) error { lists++; return errors.New("this always fails") }
+		defer w.start(logr.Discard(), allowingAllBut(nil))()
+		w.open(t)
+		controllertest.Pass(time.Hour)
+		if lists != bypass.Tries+1 {
+			t.Errorf("%d attempts, want %d", lists, bypass.Tries+1)
+		}
+		if w.c.bypass.Waiting() > 0 {
+			t.Error("the opening is still stored")
+		}
+	})
+}
+
 // While Nodes are listed again, nothing is known about an opening. It is neither forgotten, nor does
 // it use up its tries.
 func TestBypassedPodsWhileNodesAreListedAgain(t *testing.T) {
@@ -275,7 +294,7 @@ func TestBypassedPodsWhileNodesAreListedAgain(t *testing.T) {
 }
 
 // A pod is evicted because of one opening: not after the gate has closed again, in another
-// boot, or after the gate was edited.
+// boot, or after the gate was edited. The opening is then forgotten.
 func TestEvictionStopsWhenTheOpeningIsObsolete(t *testing.T) {
 	for name, end := range map[string]func(w *world){
 		"closed again": func(w *world) { w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") }) },
@@ -314,6 +333,9 @@ func TestEvictionStopsWhenTheOpeningIsObsolete(t *testing.T) {
 					if attempts != 1 || len(all) != tried {
 						t.Errorf("%d attempts for %s, and %d further pods, want one attempt and no further pod", attempts, name, len(all)-tried)
 					}
+				}
+				if w.c.bypass.Waiting() > 0 {
+					t.Error("the opening is still stored")
 				}
 			})
 		})
