@@ -24,6 +24,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/nodegate/nodegate/testcluster/command"
 	"github.com/nodegate/nodegate/testcluster/components"
 	"github.com/nodegate/nodegate/testcluster/progress"
 )
@@ -44,7 +45,7 @@ func main() {
 }
 
 func notify(signals chan<- os.Signal) {
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP)
+	signal.Notify(signals, append(command.Signals(), syscall.SIGQUIT)...)
 }
 
 // run returns the exit status: 1 if tests fail, 2 if the command line is invalid,

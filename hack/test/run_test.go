@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -222,6 +223,17 @@ func TestInterrupt(t *testing.T) {
 	status, output := runIn(t, signals, "./hang")
 	if status != 128+int(syscall.SIGINT) {
 		t.Errorf("status %d\n%s", status, output)
+	}
+}
+
+// Under nohup, a closed terminal does not end the tests.
+func TestHangupIgnored(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP)
+	defer signal.Reset(syscall.SIGHUP)
+	signals := make(chan os.Signal, 1)
+	defer signal.Stop(signals)
+	if notify(signals); !signal.Ignored(syscall.SIGHUP) {
+		t.Error("SIGHUP is not ignored any more")
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 // error, and otherwise 1 with the error on stderr. After the first signal, the next
 // one ends the process at once.
 func Main(name string, run func(ctx context.Context, args []string) error) {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), Signals()...)
 	context.AfterFunc(ctx, stop)
 	err := run(ctx, os.Args[1:])
 	switch {
@@ -32,6 +32,16 @@ func Main(name string, run func(ctx context.Context, args []string) error) {
 	}
 	fmt.Fprintln(os.Stderr, name+":", err)
 	os.Exit(1)
+}
+
+// Signals returns the signals that interrupt a program. SIGHUP is not among them if it is
+// ignored, as under nohup: to register it would end that.
+func Signals() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }
 
 // ParseFlags parses a command line that consists of flags only. If help is
