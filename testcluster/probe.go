@@ -26,7 +26,8 @@ const (
 
 // probePaths are the paths of the components' readiness endpoints.
 var probePaths = map[Component]string{
-	Etcd:              "/readyz",
+	// Installed programs may be older than 3.5.11, the first with /readyz.
+	Etcd:              "/health",
 	APIServer:         "/readyz",
 	Scheduler:         "/readyz",
 	ControllerManager: "/healthz",
