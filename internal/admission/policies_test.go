@@ -12,7 +12,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
@@ -137,42 +136,6 @@ func TestPoliciesOfBadOptions(t *testing.T) {
 func TestStampsWithoutADomain(t *testing.T) {
 	if _, err := admission.Policies(admission.Options{Namespace: "a", ServiceAccount: "b", AllowedStampAnnotations: []string{"opened-at", "nodegate.dev"}}); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestPoliciesCompile tests that the API server accepts the policies without warnings,
-// even if no key is allowed.
-func TestPoliciesCompile(t *testing.T) {
-	in := install(t)
-	policies, err := policiesOf(admission.Options{Namespace: "elsewhere", ServiceAccount: "nodegate", GuardDaemonPods: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer, err := client.New(in.Admin(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, object := range policies {
-		object.SetName(object.GetName() + "-dry")
-		if err := writer.Create(t.Context(), object, client.DryRunAll); err != nil {
-			t.Errorf("%T %s: %v", object, object.GetName(), err)
-		}
-	}
-	validating := in.admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	for _, name := range []string{admission.ConfinementPolicy, admission.RecordsPolicy, admission.ParametersPolicy, admission.AcknowledgePolicy} {
-		eventually(t, func() error {
-			policy, err := validating.Get(t.Context(), name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if policy.Status.TypeChecking == nil {
-				return fmt.Errorf("the controller manager has not checked the types of %s yet", name)
-			}
-			for _, warning := range policy.Status.TypeChecking.ExpressionWarnings {
-				t.Errorf("%s: %s: %s", name, warning.FieldRef, warning.Warning)
-			}
-			return nil
-		})
 	}
 }
 
