@@ -15,6 +15,8 @@ var (
 	testCommand = regexp.MustCompile("`(?:[A-Z_]+=\\S+ )*go test ([^`]*)`")
 	// testLine matches the same in a block of commands.
 	testLine = regexp.MustCompile(`(?m)^(?:[A-Z_]+=\S+ )*go test ([^#` + "`" + `\n]*)`)
+	// minutes matches flags of e2e/node. Its tests may then exceed go test's default timeout.
+	minutes = regexp.MustCompile(`-(long|reboots)\b`)
 	// selection matches a flag that selects tests or benchmarks, with its pattern.
 	selection    = regexp.MustCompile(`-(run|bench) (?:'([^']*)'|(\S+))`)
 	directory    = regexp.MustCompile(`(?:^|\s)(\.\S*)`)
@@ -23,7 +25,8 @@ var (
 )
 
 // A go test command in a page selects at least one test or benchmark with each
-// alternative of its pattern. go test itself succeeds if it selects none.
+// alternative of its pattern: go test itself succeeds if it selects none. It sets a timeout if it
+// may take longer than the default of ten minutes.
 func TestCommandsSelectTests(t *testing.T) {
 	functions := testFunctions(t)
 	found := 0
@@ -32,6 +35,9 @@ func TestCommandsSelectTests(t *testing.T) {
 		for _, match := range append(testCommand.FindAllStringSubmatch(text, -1), testLine.FindAllStringSubmatch(text, -1)...) {
 			found++
 			command := strings.Join(strings.Fields(match[1]), " ")
+			if minutes.MatchString(command) && !strings.Contains(command, "-timeout ") {
+				t.Errorf("%s: 'go test %s' may be aborted after ten minutes: add -timeout 0", page, command)
+			}
 			directories := directory.FindAllStringSubmatch(command, -1)
 			for _, flag := range selection.FindAllStringSubmatch(command, -1) {
 				pattern, _, _ := strings.Cut(flag[2]+flag[3], "/") // without subtests
