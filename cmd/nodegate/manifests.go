@@ -82,7 +82,7 @@ func newManifestsCommand() *cobra.Command {
 	flags.StringSliceVar(&observe, "observe", nil,
 		"comma-separated resources that nodegate may read, as RESOURCE.GROUP, such as ciliumnodes.cilium.io, for gates with object signals")
 	flags.BoolVar(&options.GuardDaemonPods, "guard-daemon-pods", false,
-		"add a policy that permits only the DaemonSet controller to create pods of DaemonSets, so that other pods cannot open a gate")
+		"add a policy that permits only the DaemonSet controller to create pods of DaemonSets, so that other pods cannot count as theirs")
 	flags.StringSliceVar(&options.DaemonPodCreators, "daemon-pod-creators", nil,
 		"comma-separated additional users that may create such pods with --guard-daemon-pods, such as backup tools and operators with their own kind of DaemonSet")
 	flags.BoolVar(&options.WithoutCRD, "without-crd", false,
