@@ -18,9 +18,10 @@ func newWebhookCertificateCommand() *cobra.Command {
 		Use:   "webhook-certificate",
 		Short: "Create the certificate of the webhook of --birth=webhook and make the API server trust it",
 		Long: "Create the certificate of the webhook of --birth=webhook and make the API server trust it. The command creates a\n" +
-			"certificate if there is none or if it expires in less than six months, stores it in the Secret that nodegate's pods\n" +
-			"mount, and adds it to the webhook configuration. A certificate is valid for ten years. Gates close on all nodes that\n" +
-			"are created while a certificate is replaced.\n\n" +
+			"certificate if there is none, or if the one in the Secret that nodegate's pods mount expires in less than six months,\n" +
+			"is for another host, or cannot be verified; then it says why. It stores the certificate in this Secret, and adds its\n" +
+			"authority to the webhook configuration. A certificate is valid for ten years. Gates close on all nodes that are created\n" +
+			"while a certificate is replaced.\n\n" +
 			"The command requires an administrator's permissions on this Secret and on the MutatingWebhookConfiguration; the\n" +
 			"controller has none on either. Helm does the same automatically, and cert-manager can do it instead.",
 		Example: "  nodegate webhook-certificate --kubeconfig admin.kubeconfig",

@@ -41,7 +41,7 @@ const (
 	injectedBy = "cert-manager.io/inject-ca-from"
 )
 
-var errNone = errors.New("there is no certificate")
+var errNone = errors.New("there is no certificate that matches its key")
 
 // Options are the options of Ensure.
 type Options struct {
@@ -60,8 +60,8 @@ type Options struct {
 	Settle time.Duration
 	// Clock defaults to the real clock.
 	Clock clock.Clock
-	// Out receives one line per object with the result. Progress receives what Ensure
-	// waits for. Both are required.
+	// Out receives one line per object with the result. Progress receives why a certificate
+	// is replaced that must not be used any more, and what Ensure waits for. Both are required.
 	Out, Progress io.Writer
 }
 
@@ -108,6 +108,9 @@ func Ensure(ctx context.Context, o Options) error {
 	if invalid == nil && !o.Renew {
 		fmt.Fprintf(o.Out, "secret/%s unchanged: valid until %s\n", secret.Name, have.serving.NotAfter.Format(time.DateOnly))
 		return o.publish(ctx, &configuration, authorities)
+	}
+	if invalid != nil && len(secret.Data[keyCertificate]) > 0 { // it may be a user's own
+		fmt.Fprintf(o.Progress, "replacing the certificate in secret/%s: %v\n", secret.Name, invalid)
 	}
 	return o.replace(ctx, &configuration, secret, &have)
 }

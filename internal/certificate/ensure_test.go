@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -42,6 +41,7 @@ type server struct {
 	// beforeWrite, if not nil, can reject a write.
 	beforeWrite func() error
 	output      bytes.Buffer
+	progress    bytes.Buffer
 	states      []state
 }
 
@@ -106,7 +106,7 @@ func (w *server) state() state {
 }
 
 func (w *server) ensure(renew bool) error {
-	return Ensure(w.Context(), Options{Client: w.api, Namespace: namespace, Renew: renew, Settle: settle, Out: &w.output, Progress: io.Discard})
+	return Ensure(w.Context(), Options{Client: w.api, Namespace: namespace, Renew: renew, Settle: settle, Out: &w.output, Progress: &w.progress})
 }
 
 // lately returns the states that a client with a delay of up to late may observe at a time.
@@ -298,23 +298,30 @@ func TestReplacesWhatIsUnfit(t *testing.T) {
 		return data
 	}
 	other := good([]string{host}, now)
-	for name, change := range map[string]func(map[string][]byte) map[string][]byte{
-		"nothing":           func(map[string][]byte) map[string][]byte { return nil },
-		"no key":            func(d map[string][]byte) map[string][]byte { delete(d, "tls.key"); return d },
-		"another's key":     func(d map[string][]byte) map[string][]byte { d["tls.key"] = other["tls.key"]; return d },
-		"no authority":      func(d map[string][]byte) map[string][]byte { delete(d, "ca.crt"); return d },
-		"another authority": func(d map[string][]byte) map[string][]byte { d["ca.crt"] = other["ca.crt"]; return d },
-		"garbage":           func(d map[string][]byte) map[string][]byte { d["tls.crt"] = []byte("garbage"); return d },
-		"another host":      func(map[string][]byte) map[string][]byte { return good([]string{"other.svc"}, now) },
-		"expires soon":      func(map[string][]byte) map[string][]byte { return good([]string{host}, now.Add(170*day-validity)) },
-		"expired":           func(map[string][]byte) map[string][]byte { return good([]string{host}, now.Add(-day-validity)) },
+	const noKey, unknown = "there is no certificate that matches its key", "signed by unknown authority"
+	for name, test := range map[string]struct {
+		change func(map[string][]byte) map[string][]byte
+		reason string
+	}{
+		"nothing":           {func(map[string][]byte) map[string][]byte { return nil }, ""},
+		"no key":            {func(d map[string][]byte) map[string][]byte { delete(d, "tls.key"); return d }, noKey},
+		"another's key":     {func(d map[string][]byte) map[string][]byte { d["tls.key"] = other["tls.key"]; return d }, noKey},
+		"no authority":      {func(d map[string][]byte) map[string][]byte { delete(d, "ca.crt"); return d }, unknown},
+		"another authority": {func(d map[string][]byte) map[string][]byte { d["ca.crt"] = other["ca.crt"]; return d }, unknown},
+		"garbage":           {func(d map[string][]byte) map[string][]byte { d["tls.crt"] = []byte("garbage"); return d }, noKey},
+		"another host":      {func(map[string][]byte) map[string][]byte { return good([]string{"other.svc"}, now) }, "the certificate is for another host"},
+		"expires soon":      {func(map[string][]byte) map[string][]byte { return good([]string{host}, now.Add(170*day-validity)) }, "the certificate expires on "},
+		"expired":           {func(map[string][]byte) map[string][]byte { return good([]string{host}, now.Add(-day-validity)) }, "certificate has expired"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pass(time.Until(now))
-				w := newServer(t, configuration(), secret(change(good([]string{host}, now))))
+				w := newServer(t, configuration(), secret(test.change(good([]string{host}, now))))
 				if err := w.ensure(false); err != nil {
 					t.Fatal(err)
+				}
+				if said := w.progress.String(); strings.Contains(said, "replacing the certificate in secret/nodegate-webhook: ") != (test.reason != "") || !strings.Contains(said, test.reason) {
+					t.Errorf("said %q, want the reason %q", said, test.reason)
 				}
 				h := parse(w.data())
 				if err := h.validate([]string{host}, time.Now()); err != nil {
