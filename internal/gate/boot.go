@@ -91,7 +91,7 @@ func (d *decider) rebootedUnobserved(s *slot) v1alpha1.Reason {
 		}
 		return v1alpha1.ReasonRebootedUnobserved
 	case s.signals == Holds, evicts:
-		if proven, recheck := provenBy(&d.Node, d.bootSeen(), d.podsAt(), d.now); !proven {
+		if proven, recheck := provenBy(&d.Node, Latest(d.bootSeen(), d.ReadySince), d.podsAt(), d.now); !proven {
 			d.recheckAt(recheck)
 			return ""
 		}
@@ -103,8 +103,10 @@ func (d *decider) rebootedUnobserved(s *slot) v1alpha1.Reason {
 }
 
 // provenFrom returns the time from which pods that are ready count as ready in the
-// current boot, if only the passing of time can prove it. The boot is known since the
-// given time. The result is zero while time proves nothing. See provenAfter.
+// current boot, if only the passing of time can prove it. The boot is known, and the node
+// was observed to be Ready, since the given time. The Ready condition has a time by the
+// node's clock; the later time counts. The result is zero while time proves nothing. See
+// provenAfter.
 func provenFrom(n *Node, known time.Time) time.Time {
 	liveness, since := n.Liveness()
 	if liveness != Ready {
@@ -118,8 +120,9 @@ func provenFrom(n *Node, known time.Time) time.Time {
 const podsRecheck = 5 * time.Second
 
 // provenBy reports whether pods that were ready at the time podsAt are proved to be
-// ready in a boot that is known since the time known. If they are not, it also returns
-// when to check again; zero means that the passing of time does not change the result.
+// ready in the current boot, given the same time as provenFrom. If they are not, it also
+// returns when to check again; zero means that the passing of time does not change the
+// result.
 func provenBy(n *Node, known, podsAt, now time.Time) (bool, time.Time) {
 	switch proven := provenFrom(n, known); {
 	case proven.IsZero(), now.Before(proven):

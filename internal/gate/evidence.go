@@ -176,6 +176,8 @@ type Trust struct {
 	// known.
 	node   *Node
 	podsAt time.Time
+	// readySince is when the node was observed to become Ready, if it was.
+	readySince time.Time
 	// booted is the time at which the current boot was first observed. Zero if heartbeats
 	// from before that time count.
 	booted time.Time
@@ -185,7 +187,7 @@ type Trust struct {
 func (d *decider) trustIn(r *Record) Trust {
 	n := &d.Node
 	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), node: n, podsAt: d.podsAt()}
-	t.bootKnown = t.since
+	t.bootKnown, t.readySince = t.since, d.ReadySince
 	if r.closedForBoot() && r.Boot == n.BootID && d.bootSeen().Before(t.bootKnown) {
 		t.bootKnown = d.bootSeen() // the record was written after the boot began
 	}
@@ -250,7 +252,7 @@ func (t Trust) Believes(p *Pod, now time.Time) (bool, time.Time) {
 	default:
 		return true, time.Time{}
 	}
-	return provenBy(t.node, known, t.podsAt, now)
+	return provenBy(t.node, Latest(known, t.readySince), t.podsAt, now)
 }
 
 // HeartbeatSkew is the assumed maximum difference between the clocks of a node and of

@@ -112,6 +112,22 @@ func TestTimeProvesOnlyWhatWasKnown(t *testing.T) {
 	}
 }
 
+// A node's clock may be slow: the minute of being Ready begins when the controller observes it.
+func TestSlowNodeClock(t *testing.T) {
+	for _, behind := range []time.Duration{0, 30 * time.Second, time.Hour} {
+		s := aNode(aGate("cni", waitingFor(agent("agent")))).open("cni").pod("agent", "x", true).boot("b").ready("False")
+		s.run(t)
+		s.after(5 * time.Minute).ready("True").facts.Node.Conditions[0].Transition = s.now.Add(-behind)
+		s.facts.ReadySince = s.now
+		if d := s.after(provenAfter - 1).run(t); d.Verdicts[0].Opened() || !d.Recheck.Equal(s.now.Add(1)) {
+			t.Errorf("behind by %s: before the minute has passed: %s, recheck at %s", behind, show(d), d.Recheck)
+		}
+		if d := s.after(1).run(t); !d.Verdicts[0].Opened() {
+			t.Errorf("behind by %s: after a minute: %s", behind, show(d))
+		}
+	}
+}
+
 // An open gate's record is updated to an unobserved boot under the same conditions.
 func TestRecordIsUpdatedToUnobservedBoot(t *testing.T) {
 	s := aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "x", true).bootUnobserved("b").after(time.Hour)
@@ -120,6 +136,11 @@ func TestRecordIsUpdatedToUnobservedBoot(t *testing.T) {
 		t.Errorf("updates the record because of outdated information: %s", show(d))
 	}
 	s.facts.PodsAt = epoch.Add(provenAfter)
+	s.facts.ReadySince = epoch.Add(time.Second)
+	if d := s.run(t); d.Changes {
+		t.Errorf("updates the record although the node was observed to be Ready for less than a minute: %s", show(d))
+	}
+	s.facts.ReadySince = epoch
 	if d := s.run(t); !d.Changes {
 		t.Errorf("does not update the record: %s", show(d))
 	}

@@ -24,6 +24,9 @@ type Facts struct {
 	// SilentSince is when an unreachable node was observed to become unreachable, by the
 	// controller's clock. Zero if that was not observed.
 	SilentSince time.Time
+	// ReadySince is when the node was observed to become Ready, by the controller's clock:
+	// the node's clock may be slow. Zero if that was not observed.
+	ReadySince time.Time
 	// DaemonSets contains the DaemonSets of all namespaces that a signal reads.
 	DaemonSets *DaemonSets
 	// Pods contains the pods on the node, by the query that selects them. If a query

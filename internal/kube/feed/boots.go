@@ -15,6 +15,7 @@ import (
 // entries for few nodes: all others have not rebooted since the nodes were first listed.
 type boots struct {
 	byName map[string]gate.Boot
+	ready  readySince
 	// began is the time at which all nodes were first listed.
 	began time.Time
 	// knownPods returns what is known of the pods on a node.
@@ -29,7 +30,7 @@ const deletedFor = time.Minute
 
 func newBoots() boots {
 	return boots{
-		byName: make(map[string]gate.Boot), deleted: make(map[string]time.Time),
+		byName: make(map[string]gate.Boot), ready: newReadySince(), deleted: make(map[string]time.Time),
 		knownPods: func(string) []gate.Incarnation { return nil },
 	}
 }
@@ -50,10 +51,12 @@ func (b *boots) add(name string, at time.Time) {
 	}
 	delete(b.deleted, name)
 	b.byName[name] = seen
+	b.ready.set(name, at)
 }
 
 // update records a later state of a node from the watch, or from a response that is ahead of it.
 func (b *boots) update(old, now *gate.Node, at time.Time, ahead bool) {
+	b.ready.update(old, now, at)
 	if old.UID == now.UID && old.BootID == now.BootID {
 		return
 	}
@@ -102,7 +105,15 @@ func (b *boots) caughtUp(name string) bool {
 // relist records a node of a list, where old may be nil. How often the node has booted
 // since the previous state is unknown, and so is when.
 func (b *boots) relist(old, now *packed.Node, at time.Time) {
-	if !b.began.IsZero() && (b.differs(old, now) || b.byName[now.Name].Ahead) {
+	if b.began.IsZero() {
+		return
+	}
+	if old == nil {
+		b.ready.set(now.Name, at)
+	} else if !packed.SameFacts(old, now) {
+		b.ready.update(old.Unpack(), now.Unpack(), at)
+	}
+	if b.differs(old, now) || b.byName[now.Name].Ahead {
 		b.byName[now.Name] = gate.Boot{Seen: at}
 	}
 }
@@ -137,6 +148,7 @@ func (s *Nodes) sameBoot() []string {
 // forget records that a Node was deleted.
 func (b *boots) forget(name string, at time.Time) {
 	delete(b.byName, name)
+	delete(b.ready.byName, name)
 	maps.DeleteFunc(b.deleted, func(_ string, then time.Time) bool { return at.Sub(then) > deletedFor })
 	b.deleted[name] = at
 }

@@ -318,7 +318,7 @@ func (o *oracle) compare(t *rapid.T, before, after map[string]gate.Facts) {
 		if known != exists {
 			t.Fatalf("%s: known %v, exists %v", name, known, exists)
 		}
-		got.Boot, got.SilentSince, got.PodsAt, got.Loading = gate.Boot{}, time.Time{}, time.Time{}, false // these do not follow from the state of the objects
+		got.Boot, got.SilentSince, got.ReadySince, got.PodsAt, got.Loading = gate.Boot{}, time.Time{}, time.Time{}, time.Time{}, false // these do not follow from the state of the objects
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("stored facts about %s differ:\n%s", name, diff)
 		}

@@ -163,8 +163,8 @@ func (f *Feed) DeletedGates() map[string]bool { return f.gates.Deleted() }
 // if the list is complete or is expected to be soon.
 func (f *Feed) GatesError() error { return f.gates.Err() }
 
-// Facts returns the facts about a node: Node, Boot, Zone, SilentSince, DaemonSets, Pods, PodsAt,
-// Loading, CSINode, ResourceSlices, Devices, SharedPools, DeviceTaintRules, Objects and
+// Facts returns the facts about a node: Node, Boot, Zone, SilentSince, ReadySince, DaemonSets, Pods,
+// PodsAt, Loading, CSINode, ResourceSlices, Devices, SharedPools, DeviceTaintRules, Objects and
 // CompleteSources. It returns false if the node is unknown or NodesSynced is false.
 func (f *Feed) Facts(node string) (gate.Facts, bool) {
 	if !f.NodesSynced() {

@@ -116,7 +116,8 @@ func (s *Nodes) names() []string {
 	return names
 }
 
-// get returns the facts Node, Boot, Zone and SilentSince about a node. The caller may modify them.
+// get returns the facts Node, Boot, Zone, SilentSince and ReadySince about a node. The caller may
+// modify them.
 func (s *Nodes) get(name string) (gate.Facts, bool) {
 	s.mu.RLock()
 	n, ok := s.byName[name]
@@ -124,7 +125,9 @@ func (s *Nodes) get(name string) (gate.Facts, bool) {
 		s.mu.RUnlock()
 		return gate.Facts{}, false
 	}
-	facts := gate.Facts{Zone: s.zones.Of(n.Zone()), Boot: s.boots.of(name), SilentSince: s.silent[name]}
+	facts := gate.Facts{
+		Zone: s.zones.Of(n.Zone()), Boot: s.boots.of(name), SilentSince: s.silent[name], ReadySince: s.boots.ready.byName[name],
+	}
 	s.mu.RUnlock()
 	facts.Node = *n.Unpack()
 	return facts, true
