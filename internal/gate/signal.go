@@ -115,7 +115,8 @@ type Signal interface {
 	// Read returns the reading of the signal on a node. It performs no I/O.
 	Read(in Input) Reading
 	// Evidence returns the pods that the signal's state depends on, whether they are
-	// ready or not. It returns false if they have not been observed.
+	// ready or not. It returns false if they have not been observed, also because it is not
+	// known which pods these are.
 	Evidence(f *Facts) ([]Pod, bool)
 	// ProvesBoot reports whether the signal can distinguish evidence of the node's
 	// current boot from older evidence.

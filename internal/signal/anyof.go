@@ -106,17 +106,23 @@ func (s anyOf) none(state gate.State, readings []gate.Reading) gate.Reading {
 	return r
 }
 
-// Evidence implements gate.Signal.
+// Evidence implements gate.Signal. A DaemonSet that does not exist may be one that this cluster does
+// not use. It therefore does not prevent the pods of other alternatives from being evidence.
 func (s anyOf) Evidence(f *gate.Facts) ([]gate.Pod, bool) {
 	var all []gate.Pod
+	missing := false
 	for i := range s {
+		if ds, is := s[i].Signal.(daemonSet); is && ds.missing(f.DaemonSets) {
+			missing = true
+			continue
+		}
 		pods, observed := s[i].Evidence(f)
 		if !observed {
 			return nil, false
 		}
 		all = append(all, pods...)
 	}
-	return all, true
+	return all, !missing || len(all) > 0
 }
 
 // ProvesBoot implements gate.Signal. All alternatives must prove the boot, because one

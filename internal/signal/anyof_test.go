@@ -56,6 +56,36 @@ func TestAnyOfProvesAndNeeds(t *testing.T) {
 	}
 }
 
+// The pods of a DaemonSet that does not exist are not observed. This does not delay a gate for which
+// an alternative to it exists.
+func TestAnyOfEvidenceOfMissingDaemonSet(t *testing.T) {
+	daemon := func(name string) v1alpha1.NamedSource {
+		return v1alpha1.NamedSource{Name: name, SignalSource: v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: name}}}
+	}
+	either, err := compileSignal(&v1alpha1.Signal{AnyOf: []v1alpha1.NamedSource{daemon("agent"), daemon("b")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		signal   gate.Signal
+		node     *world
+		pods     int
+		observed bool
+	}{
+		"both exist, without pods":   {either, aNode(with("agent"), with("b")), 0, true},
+		"neither exists":             {either, aNode(), 0, false},
+		"the first has a pod":        {either, aNode(with("agent"), running("agent")), 1, true},
+		"the second has a pod":       {either, aNode(with("b"), running("b")), 1, true},
+		"the second has no pod":      {either, aNode(with("b")), 0, false},
+		"a label, and no DaemonSet":  {labelOrAgent(t), aNode(warm), 0, false},
+		"pods of one are unobserved": {either, aNode(with("agent"), running("agent"), with("b"), unobservedPods("b")), 0, false},
+	} {
+		if pods, observed := c.signal.Evidence(&c.node.facts); len(pods) != c.pods || observed != c.observed {
+			t.Errorf("%s: %d pods, observed %v", name, len(pods), observed)
+		}
+	}
+}
+
 // The time since which no alternative holds is known only if it is known for all of
 // them.
 func TestAnyOfSince(t *testing.T) {

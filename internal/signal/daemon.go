@@ -158,16 +158,19 @@ func (s daemonSet) Read(in gate.Input) gate.Reading {
 	return r
 }
 
-// Evidence implements gate.Signal.
+// Evidence implements gate.Signal. While the DaemonSet does not exist, its pods are not observed: a
+// DaemonSet that is deleted without its pods and created again adopts them.
 func (s daemonSet) Evidence(f *gate.Facts) ([]gate.Pod, bool) {
-	if f.DaemonSets == nil || !f.DaemonSets.Observed[s.namespace] {
+	ds := s.find(f.DaemonSets)
+	if ds == nil || !f.DaemonSets.Observed[s.namespace] {
 		return nil, false
 	}
-	ds := s.find(f.DaemonSets)
-	if ds == nil {
-		return nil, true
-	}
 	return ownPods(ds, f)
+}
+
+// missing reports whether the signal's DaemonSet is known not to exist.
+func (s daemonSet) missing(sets *gate.DaemonSets) bool {
+	return sets != nil && sets.Observed[s.namespace] && s.find(sets) == nil
 }
 
 // ownPods returns the pods on the node that a DaemonSet owns and that its controller

@@ -168,7 +168,7 @@ func TestDaemonSetNeedsAndEvidence(t *testing.T) {
 		observed bool
 	}{
 		"its own pods":      {w, 1, true},
-		"no DaemonSet":      {aNode(), 0, true},
+		"no DaemonSet":      {aNode(), 0, false},
 		"sets not observed": {aNode(unobservedSets), 0, false},
 		"pods not observed": {aNode(with("agent"), unobservedPods("agent")), 0, false},
 	} {

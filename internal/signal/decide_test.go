@@ -18,6 +18,37 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
+// A DaemonSet is deleted without its pods, and created again. If the node reboots in between, the
+// containers of its pod are not evidence, although nobody observed the pod when the node rebooted.
+func TestOrphanedDaemon(t *testing.T) {
+	w := aNode(with("agent"), running("agent", created(30*time.Minute)))
+	g := aClosedGate(mustCompile(t, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}}), gate.Record{}, w)
+	g.Reclose = v1alpha1.RecloseOnReboot
+	open := gate.Record{State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Boot: "a", Taint: gate.TaintText(g.Taint), Source: g.Source}
+	n := &w.facts.Node
+	n.BootID, n.Taints, n.Records["cni"], w.facts.Boot = "b", nil, open.String(), gate.Boot{Seen: epoch, After: "a"}
+	sets, pods := w.facts.DaemonSets, w.facts.Pods
+	decide := func(what string, after time.Duration, opens, writes bool) {
+		t.Helper()
+		d := gate.Decide([]gate.Gate{g}, &w.facts, epoch.Add(after))
+		if opened := d.Verdicts[0].After == v1alpha1.StateOpen; opened != opens || d.Changes != writes {
+			t.Errorf("%s: open %v, writes %v: %s", what, opened, d.Changes, d.Records["cni"])
+		}
+		if d.Changes {
+			n.Taints, n.Records = d.Taints, d.Records
+		}
+	}
+	w.facts.DaemonSets, w.facts.Pods = &gate.DaemonSets{Observed: sets.Observed}, map[gate.PodQuery][]gate.Pod{}
+	decide("the DaemonSet is missing", 0, false, true)
+	decide("still missing", 100*time.Millisecond, false, false)
+	w.facts.DaemonSets = sets
+	decide("its pods are not observed yet", 400*time.Millisecond, false, false)
+	w.facts.Pods = pods
+	decide("it has adopted the pod", 500*time.Millisecond, false, true)
+	decide("the same pod, almost a minute later", time.Minute-1, false, false)
+	decide("the same pod a minute later", time.Minute, true, true)
+}
+
 // mixedSignal returns the signal of the i-th of many gates. The kinds alternate.
 func mixedSignal(i int) v1alpha1.Signal {
 	apps := v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": mixedName(i)}}
