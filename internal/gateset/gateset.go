@@ -81,9 +81,16 @@ type Set struct {
 	Part *gate.Part
 }
 
-// untilCorrected describes the state of a gate that cannot be compiled.
-const untilCorrected = ". Until this is corrected, the gate does not close on any more nodes, and nodes on which it is closed " +
-	"stay closed, unless deadline.action is Open and the deadline passes; to open it, correct or delete the gate"
+// untilCorrected describes the state of a gate that cannot be compiled. While it is unknown which nodes
+// the gate selects, its deadline does not pass.
+func untilCorrected(g *gate.Gate) string {
+	unless := ", unless deadline.action is Open and the deadline passes"
+	if g.Broken {
+		unless = ""
+	}
+	return ". Until this is corrected, the gate does not close on any more nodes, and nodes on which it is closed stay closed" + unless +
+		"; to open it, correct or delete the gate"
+}
 
 // untilReadable describes the state of a gate that cannot be read.
 const untilReadable = ". Until this is corrected, the gate neither opens nor closes on existing nodes; new nodes are still closed at creation if they were before. " +
@@ -108,13 +115,14 @@ func New(before *Set, now Snapshot, policy gate.KeyPolicy) *Set {
 	set.accept(policy)
 	for name := range set.broken {
 		a := set.Acceptance[name]
+		g, _ := set.Gate(name)
 		switch {
 		case set.Compiling(name):
 			a.Reason, a.Message = v1alpha1.ReasonCompiling, a.Message+untilCompiled
 		case set.Declared[name].ReadError != "":
 			a.Message += untilReadable
 		default:
-			a.Message += untilCorrected
+			a.Message += untilCorrected(g)
 		}
 		set.Acceptance[name] = a
 	}
