@@ -186,20 +186,15 @@ type Trust struct {
 // trustIn returns the trust that follows from the gate's record.
 func (d *decider) trustIn(r *Record) Trust {
 	n := &d.Node
-	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), node: n, podsAt: d.podsAt()}
-	t.bootKnown, t.readySince = t.since, d.ReadySince
-	if r.closedForBoot() && r.Boot == n.BootID && d.bootSeen().Before(t.bootKnown) {
-		t.bootKnown = d.bootSeen() // the record was written after the boot began
+	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), node: n, podsAt: d.podsAt(), readySince: d.ReadySince}
+	switch t.bootKnown = t.since; {
+	case d.trustsMemory(r):
+		t.bootKnown, t.booted, t.known = d.bootSeen(), d.bootSeen(), d.Boot.Known
+	case r.closedForBoot() && r.Boot == n.BootID && d.bootSeen().Before(t.since), // it was written after the boot began
+		r.followedSignals():
+		t.bootKnown = d.bootSeen()
 	}
-	switch {
-	case r.State == v1alpha1.StateClosed && r.Reason == v1alpha1.ReasonSignalsHold:
-		// The record was written by a closeWhen gate, which ignores pods.
-		t.digest, t.bootKnown = digestAll, d.bootSeen()
-	case d.closedAhead(r):
-		t.digest = digestAll
-	case !r.sameBootAsDigest(n):
-		t.digest = r.Digest
-	}
+	t.digest = d.digestIn(r)
 	switch {
 	case r.closedForBoot() || r.awaitsBoot() && r.Boot != n.BootID:
 		t.booted, t.known = t.bootKnown, d.Boot.Known
@@ -214,10 +209,38 @@ func (d *decider) trustIn(r *Record) Trust {
 	return t
 }
 
-// closedAhead reports whether the gate is closed for a boot that is ahead of the watch. Another
-// replica may have closed it, and have taken a digest that says nothing about late statuses.
-func (d *decider) closedAhead(r *Record) bool {
-	return d.Boot.Ahead && r.State == v1alpha1.StateClosed && (r.closedForBoot() || r.awaitsBoot())
+// digestIn returns the digest that applies, given the gate's record.
+func (d *decider) digestIn(r *Record) Digest {
+	switch {
+	case r.followedSignals():
+		return digestAll
+	case d.Boot.Ahead && r.isUnproved():
+		// Another replica may have written the record, with a digest that says nothing about
+		// late statuses.
+		return digestAll
+	case r.sameBootAsDigest(&d.Node):
+		return ""
+	}
+	return r.Digest
+}
+
+// followedSignals reports whether the record was written by a closeWhen gate that closed. Such a
+// gate ignores pods.
+func (r *Record) followedSignals() bool {
+	return r.State == v1alpha1.StateClosed && r.Reason == v1alpha1.ReasonSignalsHold
+}
+
+// trustsMemory reports whether only this replica's memory (Facts.Boot) distinguishes evidence of
+// the node's boot from older evidence: the boot was observed to begin, but the unproved record says
+// nothing about it. For example, the gate has taken on the node only after the boot.
+func (d *decider) trustsMemory(r *Record) bool {
+	return r.isUnproved() && !r.closedForBoot() && !r.awaitsBoot() && (d.Boot.After != "" || d.Boot.Ahead)
+}
+
+// isUnproved reports whether the gate has not opened on evidence: it is closed, or its deadline has
+// opened it.
+func (r *Record) isUnproved() bool {
+	return r.State == v1alpha1.StateClosed || r.Reason == v1alpha1.ReasonDeadlinePassed
 }
 
 // inBootOf adds to the gate's new record r what its previous record shows about the node's current

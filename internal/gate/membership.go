@@ -105,11 +105,18 @@ func (d *decider) admit(s *slot) {
 	}
 }
 
+// joins returns the record of a node that becomes a member with the gate closed. It contains when
+// the boot was observed, if the gate needs that.
+func (d *decider) joins(g *Gate, reason v1alpha1.Reason, reclosed bool) *Record {
+	r := d.closed(g, reason, reclosed)
+	return d.inBootOf(g, r, r)
+}
+
 // closeAndTry makes the node a member with the gate closed. If the signals hold
 // already, the node becomes a member with the gate open instead, without closing it
 // first.
 func (d *decider) closeAndTry(s *slot, reason v1alpha1.Reason, reclosed bool) {
-	s.isNew, s.after = !reclosed, d.closed(s.gate, reason, reclosed)
+	s.isNew, s.after = !reclosed, d.joins(s.gate, reason, reclosed)
 	d.tryOpen(s)
 }
 
@@ -117,7 +124,7 @@ func (d *decider) closeAndTry(s *slot, reason v1alpha1.Reason, reclosed bool) {
 // Ignore.
 func (d *decider) admitExisting(s *slot) {
 	g := s.gate
-	r := d.closed(g, v1alpha1.ReasonExisting, true) // the node was in use
+	r := d.joins(g, v1alpha1.ReasonExisting, true) // the node was in use
 	switch fit := d.evaluate(s, r); {
 	case fit && d.Granted[g.Name]:
 		s.after = d.inBootOf(g, r, d.opened(g, v1alpha1.ReasonAdopted))
