@@ -15,7 +15,9 @@ import (
 // only when it is written again. This is detected from the time of the write, which the
 // API server records. The time and the pod's UID identify the mark. Times are compared
 // only for equality, except where a record could not list the marks or the Node is
-// newer than the pod. In these cases both times come from the API server.
+// newer than the pod. The times of the Node and of the mark come from the API server, but
+// that of the record comes from the controller's clock. If that is behind, a mark from
+// shortly before the record looks newer, so what this replica knows to be old comes first.
 //
 // The record of an open gate lists no marks: after a reboot that was not observed, the
 // gate stays open on old ones.
@@ -41,10 +43,10 @@ func (p *Pod) AppendKnown(to []Incarnation) []Incarnation {
 // boot and the current Node. If it is not, the passing of time does not change that.
 func (t Trust) BelievesMark(p *Pod) bool {
 	switch {
-	case t.digest == digestAll:
-		return p.MarkedSince.After(t.since)
 	case t.digest.has(p.mark()), slices.Contains(t.known, p.mark()):
 		return false
+	case t.digest == digestAll:
+		return p.MarkedSince.After(t.since)
 	case p.Created.Before(t.nodeCreated):
 		return p.MarkedSince.After(t.nodeCreated)
 	}

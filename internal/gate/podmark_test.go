@@ -55,6 +55,27 @@ func TestBelievesMark(t *testing.T) {
 	}
 }
 
+// The record could not list the marks, and its time is that of a clock that is behind: the mark
+// appears to be newer than the record. This replica has observed that the mark is from before.
+func TestKnownMarkAndAClockThatIsBehind(t *testing.T) {
+	node := aNode().boot("b")
+	old, set := marked("pod", "x", epoch.Add(-time.Hour), -time.Second), marked("pod", "x", epoch.Add(-time.Hour), -time.Minute)
+	node.facts.Boot.Known = old.AppendKnown(nil)
+	for _, record := range []Record{
+		{State: v1alpha1.StateClosed, Since: epoch, Reason: v1alpha1.ReasonRebooted, Boot: "b", Digest: digestAll},
+		{State: v1alpha1.StateClosed, Since: epoch, Reason: v1alpha1.ReasonNodeShutdown, Boot: "a", Digest: digestAll},
+		{State: v1alpha1.StateClosed, Since: epoch, Reason: v1alpha1.ReasonSignalsHold, Boot: "b"},
+	} {
+		trust := (&decider{Facts: &node.facts, now: epoch}).trustIn(&record)
+		if trust.BelievesMark(&old) {
+			t.Errorf("%s: a mark that is known from before the boot counts", record.Reason)
+		}
+		if !trust.BelievesMark(&set) {
+			t.Errorf("%s: a mark that was set again does not count", record.Reason)
+		}
+	}
+}
+
 // A digest distinguishes marks from containers, and a mark from a later one.
 func TestDigestNamesMarks(t *testing.T) {
 	p := marked("a", "x", epoch, time.Minute)
