@@ -51,6 +51,9 @@ const (
 	ReadingStaleAnnotation ReadingReason = "StaleAnnotation"
 	// ReadingDaemonSetNotFound means that the DaemonSet does not exist.
 	ReadingDaemonSetNotFound ReadingReason = "DaemonSetNotFound"
+	// ReadingDaemonSetBeingDeleted means that the DaemonSet is being deleted, so that
+	// no pod is created for it.
+	ReadingDaemonSetBeingDeleted ReadingReason = "DaemonSetBeingDeleted"
 	// ReadingDaemonSetNotEligible means that the DaemonSet does not run on this
 	// node because its node selector, affinity or tolerations exclude the node.
 	ReadingDaemonSetNotEligible ReadingReason = "DaemonSetNotEligible"

@@ -75,6 +75,9 @@ const (
 	// ReasonDaemonSetNotFound means that a DaemonSet that the gate names does not
 	// exist.
 	ReasonDaemonSetNotFound = string(ReadingDaemonSetNotFound)
+	// ReasonDaemonSetBeingDeleted means that a DaemonSet that the gate names is being
+	// deleted.
+	ReasonDaemonSetBeingDeleted = string(ReadingDaemonSetBeingDeleted)
 	// ReasonDaemonDoesNotTolerateGate means that the gate is deadlocked: it waits
 	// for a daemon that cannot run while the gate is closed.
 	ReasonDaemonDoesNotTolerateGate = string(ReadingDaemonDoesNotTolerateGate)

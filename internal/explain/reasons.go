@@ -55,6 +55,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingStaleEvidence:             "wait: the pod's readiness is from before a reboot; this resolves itself within a minute or two of the kubelet's return",
 	v1alpha1.ReadingStaleAnnotation:           "the annotation is from before a reboot, and this does not resolve itself: make the program remove it when it starts, and kubectl delete pod once",
 	v1alpha1.ReadingDaemonSetNotFound:         "create the DaemonSet, or correct the gate",
+	v1alpha1.ReadingDaemonSetBeingDeleted:     "create the DaemonSet again when it is deleted, or correct the gate; if the deletion does not end, find out which of its pods or finalizers remain",
 	v1alpha1.ReadingDaemonSetNotEligible:      "the DaemonSet does not run on this node: narrow the gate's nodeSelector, or allow the DaemonSet to run there",
 	v1alpha1.ReadingDaemonDoesNotTolerateGate: "the gate is deadlocked: add a toleration of the named taint to the DaemonSet's pod template: kubectl gate tolerate NAMESPACE/DAEMONSET",
 	v1alpha1.ReadingNodeSetup:                 setupStep,

@@ -291,6 +291,9 @@ type DaemonSet struct {
 	// RollingOut is true while pods of an older template are being replaced on any node, or
 	// one is yet to be created.
 	RollingOut bool
+	// Deleting is true while the DaemonSet is being deleted. The DaemonSet controller then
+	// creates no pods, and does not update the status.
+	Deleting bool
 	// Surges is true if the DaemonSet controller may keep two pods on a node during a
 	// rollout. Otherwise, it deletes all pods but the oldest.
 	Surges bool

@@ -28,6 +28,7 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingStaleEvidence:             "the evidence that pod %s is ready predates the current boot or the current Node",
 	v1alpha1.ReadingStaleAnnotation:           "the readyAnnotation of pod %s predates the current boot or the current Node: make its program remove the annotation when it starts, or delete the pod",
 	v1alpha1.ReadingDaemonSetNotFound:         "DaemonSet %s does not exist: create it, or correct the gate",
+	v1alpha1.ReadingDaemonSetBeingDeleted:     "DaemonSet %s is being deleted, so no pod is created for it",
 	v1alpha1.ReadingDaemonSetNotEligible:      "DaemonSet %s does not run on this node: its node selector, affinity or tolerations exclude the node",
 	v1alpha1.ReadingDaemonDoesNotTolerateGate: "DaemonSet %s, a taint of the gate that waits for it: add the toleration to its pod template, or run 'kubectl gate tolerate'",
 	v1alpha1.ReadingDaemonNotProbed:           "the pods of DaemonSet %s have no readinessProbe, so they are ready as soon as they run",

@@ -37,8 +37,8 @@ func (j *checker) daemonSet(namespace, name string) (*gate.DaemonSet, bool) {
 	return nil, true
 }
 
-// selected returns the DaemonSets that a daemonSets signal selects. known is false if
-// they are unknown.
+// selected returns the DaemonSets that a daemonSets signal selects, without those that are
+// being deleted, as the signal does. known is false if they are unknown.
 func (j *checker) selected(s *v1alpha1.DaemonSetsSignal) (found []*gate.DaemonSet, known bool) {
 	selector, err := s.Selector.AsSelector()
 	if err != nil || j.DaemonSets == nil {
@@ -50,7 +50,7 @@ func (j *checker) selected(s *v1alpha1.DaemonSetsSignal) (found []*gate.DaemonSe
 		}
 	}
 	for i := range j.DaemonSets.Items {
-		if ds := &j.DaemonSets.Items[i]; slices.Contains(s.Namespaces, ds.Namespace) && selector.Matches(ds.Labels) {
+		if ds := &j.DaemonSets.Items[i]; !ds.Deleting && slices.Contains(s.Namespaces, ds.Namespace) && selector.Matches(ds.Labels) {
 			found = append(found, ds)
 		}
 	}
@@ -115,10 +115,15 @@ func daemonSetMissing(j *checker, s *subject) (hits []hit) {
 		if source.DaemonSet == nil || !j.isRequired(s, names) {
 			continue
 		}
-		if ds, known := j.daemonSet(source.DaemonSet.Namespace, source.DaemonSet.Name); known && ds == nil {
-			object := source.DaemonSet.Namespace + "/" + source.DaemonSet.Name
-			hits = append(hits, hit{"daemonset/" + object, fmt.Sprintf("signal %s waits for DaemonSet %s, which does not exist", strings.Join(names, "/"), object)})
+		problem := "does not exist"
+		switch ds, known := j.daemonSet(source.DaemonSet.Namespace, source.DaemonSet.Name); {
+		case !known, ds != nil && !ds.Deleting:
+			continue
+		case ds != nil:
+			problem = "is being deleted"
 		}
+		object := source.DaemonSet.Namespace + "/" + source.DaemonSet.Name
+		hits = append(hits, hit{"daemonset/" + object, fmt.Sprintf("signal %s waits for DaemonSet %s, which %s", strings.Join(names, "/"), object, problem)})
 	}
 	return hits
 }

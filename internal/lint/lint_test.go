@@ -300,7 +300,8 @@ var cases = map[string]ruleCases{
 	},
 	"daemonset-missing": {
 		bad: map[string]*World{
-			"missing": with([]string{agent("")}, daemonSets()),
+			"missing":          with([]string{agent("")}, daemonSets()),
+			"is being deleted": with([]string{agent("")}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) { ds.Deleting = true }))),
 			"no alternative works": with([]string{anyOf("{name: a, daemonSet: {namespace: kube-system, name: agent}}, {name: b, daemonSet: {namespace: kube-system, name: none}}")},
 				daemonSets(daemon("agent", tolerating()))),
 		},
@@ -354,8 +355,9 @@ var cases = map[string]ruleCases{
 	},
 	"selects-no-daemonset": {
 		bad: map[string]*World{
-			"none":         with([]string{several}),
-			"within anyOf": with([]string{anyOf("{name: a, label: {key: l}}, {name: b, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: for}}}}")}),
+			"none":             with([]string{several}),
+			"is being deleted": with([]string{several}, daemonSets(daemon("agent", func(ds *gate.DaemonSet) { ds.Labels, ds.Deleting = labels.Set{"wait": "for"}, true }))),
+			"within anyOf":     with([]string{anyOf("{name: a, label: {key: l}}, {name: b, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: for}}}}")}),
 		},
 		good: map[string]*World{
 			"it closes when they are ready": with([]string{strings.Replace(several, "openWhen", "closeWhen", 1)}),

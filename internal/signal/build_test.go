@@ -82,6 +82,7 @@ func tolerating(keys ...string) func(*gate.DaemonSet) {
 }
 
 func rollingOut(ds *gate.DaemonSet) { ds.RollingOut = true }
+func deleting(ds *gate.DaemonSet)   { ds.Deleting = true }
 
 // running adds a ready pod of the DaemonSet with that name.
 func running(name string, change ...func(*gate.Pod)) func(*world) {

@@ -38,12 +38,23 @@ func readDaemon(ds *gate.DaemonSet, minReady time.Duration, in gate.Input) gate.
 	if best.State == gate.Holds {
 		return best
 	}
+	return explainDaemon(ds, best, notByDaemonSet, in)
+}
+
+// explainDaemon returns the best reading of a DaemonSet's pods with the reason why the
+// DaemonSet controller does not create the pod that is missing, if that is known.
+// notByDaemonSet is a pod that the DaemonSet owns although its controller did not create it.
+func explainDaemon(ds *gate.DaemonSet, best gate.Reading, notByDaemonSet string, in gate.Input) gate.Reading {
 	missing := best.Reason == v1alpha1.ReadingPodMissing
-	if deadlock := deadlocked(ds, in.Taint); (missing || best.Reason == v1alpha1.ReadingPodTerminating) && deadlock.Reason != "" {
+	awaitsPod := missing || best.Reason == v1alpha1.ReadingPodTerminating
+	switch deadlock := deadlocked(ds, in.Taint); {
+	case awaitsPod && ds.Deleting:
+		best.Reason, best.Subject = v1alpha1.ReadingDaemonSetBeingDeleted, ds.String()
+	case awaitsPod && deadlock.Reason != "":
 		best.Reason, best.Subject = deadlock.Reason, deadlock.Subject
-	} else if missing && notByDaemonSet != "" {
+	case missing && notByDaemonSet != "":
 		best.Reason, best.Subject = v1alpha1.ReadingPodNotByDaemonSet, notByDaemonSet
-	} else if missing {
+	case missing:
 		best.Subject = ds.String()
 	}
 	return best

@@ -128,6 +128,40 @@ func TestDaemonSetRollout(t *testing.T) {
 	}
 }
 
+// The DaemonSet controller creates no pods for a DaemonSet that is being deleted, which can
+// take as long as a pod on a node that is dead. A daemonSets signal does not wait for it, as
+// if it were already deleted. One that names it still holds on nodes on which a pod is ready.
+func TestDeletedDaemonSet(t *testing.T) {
+	beingDeleted := v1alpha1.ReadingDaemonSetBeingDeleted
+	const ds, pod = "kube-system/agent", "kube-system/agent-x"
+	check(t, mustCompile(t, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "agent"}}), map[string]reads{
+		"no pod":                     {aNode(with("agent", deleting)), gate.NotYet, beingDeleted, ds},
+		"terminating":                {aNode(with("agent", deleting), running("agent", terminating)), gate.NotYet, beingDeleted, ds},
+		"not ready":                  {aNode(with("agent", deleting), running("agent", notReady)), gate.NotYet, v1alpha1.ReadingPodNotReady, pod},
+		"ready":                      {aNode(with("agent", deleting), running("agent")), gate.Holds, ready, pod},
+		"does not tolerate its gate": {aNode(with("agent", deleting, tolerating())), gate.NotYet, beingDeleted, ds},
+		"of another pool":            {aNode(with("agent", deleting, onlyOn("cpu"))), gate.NotYet, beingDeleted, ds},
+		"pods not observed":          {aNode(with("agent", deleting), unobservedPods("agent")), gate.Unknown, notObserved, ds},
+	})
+	s := mustCompile(t, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}}})
+	all, none := v1alpha1.ReadingDaemonsReady, v1alpha1.ReadingNoDaemonSetBelongs
+	check(t, s, map[string]reads{
+		"several, no pod":            {aNode(with("agent", deleting), with("b"), running("b")), gate.Holds, all, ""},
+		"several, not ready":         {aNode(with("agent", deleting), with("b"), running("agent", notReady), running("b")), gate.Holds, all, ""},
+		"several, terminating":       {aNode(with("agent", deleting), with("b"), running("agent", terminating), running("b")), gate.Holds, all, ""},
+		"several, pods not observed": {aNode(with("agent", deleting), with("b"), running("b"), unobservedPods("agent")), gate.Holds, all, ""},
+		"several, the other waits":   {aNode(with("agent", deleting), with("b"), running("agent")), gate.NotYet, missing, "kube-system/b"},
+		"the only one":               {aNode(with("agent", deleting)), gate.Holds, none, ""},
+	})
+	w := aNode(with("agent", deleting), running("agent"))
+	if pods, observed := s.Evidence(&w.facts); len(pods) != 0 || !observed {
+		t.Errorf("evidence %v, observed %t", pods, observed)
+	}
+	if n := s.Needs(&w.sets); len(n.Pods) != 0 {
+		t.Errorf("needs %+v", n)
+	}
+}
+
 // A daemon that fails closes the gate after closeAfterSeconds, also while its DaemonSet's
 // rollout is not finished on another node, such as one that is being created or is dead.
 func TestFailureDuringARolloutElsewhere(t *testing.T) {

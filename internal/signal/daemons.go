@@ -41,14 +41,16 @@ func newDaemonSets(spec *v1alpha1.DaemonSetsSignal) (gate.Signal, error) {
 	return daemonSets{namespaces: spec.Namespaces, selector: selector, minReady: minReady, last: new(atomic.Pointer[selection])}, nil
 }
 
-// selected returns the DaemonSets that the signal selects.
+// selected returns the DaemonSets that the signal selects. One that is being deleted does not
+// count, as if it no longer existed: a pod on a dead node can delay the deletion for hours, in
+// which no node gets a pod.
 func (s daemonSets) selected(of *gate.DaemonSets) []*gate.DaemonSet {
 	if last := s.last.Load(); last != nil && last.of == of {
 		return last.sets
 	}
 	now := &selection{of: of}
 	for i := range of.Items {
-		if ds := &of.Items[i]; slices.Contains(s.namespaces, ds.Namespace) && s.selector.Matches(ds.Labels) {
+		if ds := &of.Items[i]; !ds.Deleting && slices.Contains(s.namespaces, ds.Namespace) && s.selector.Matches(ds.Labels) {
 			now.sets = append(now.sets, ds)
 		}
 	}

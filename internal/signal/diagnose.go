@@ -7,10 +7,10 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Diagnose returns a problem that a signal has on every node: a DaemonSet does not exist,
-// or is deadlocked with the gate because it does not tolerate one of
-// the gate's taints, even if that taint is not on any node yet. If there is no problem,
-// the reading is Holds, with a reason if there is a warning. If something has not been
+// Diagnose returns a problem that a signal has on every node: a DaemonSet does not exist, is
+// being deleted, or is deadlocked with the gate because it does not tolerate one of the
+// gate's taints, even if that taint is not on any node yet. If there is no problem, the
+// reading is Holds, with a reason if there is a warning. If something has not been
 // observed, it is Unknown.
 func Diagnose(s gate.Signal, taints []v1alpha1.Taint, sets *gate.DaemonSets) gate.Reading {
 	result := gate.Reading{State: gate.Holds}
@@ -22,6 +22,9 @@ func Diagnose(s gate.Signal, taints []v1alpha1.Taint, sets *gate.DaemonSets) gat
 		ds := s.find(sets)
 		if ds == nil {
 			return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: s.subject}
+		}
+		if ds.Deleting {
+			return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetBeingDeleted, Subject: s.subject}
 		}
 		return diagnoseDaemon(ds, taints)
 	case daemonSets:

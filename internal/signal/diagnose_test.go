@@ -24,6 +24,8 @@ func TestDiagnose(t *testing.T) {
 	}{
 		"no problem":                  {one, &aNode(with("agent")).sets, gate.Holds, ""},
 		"does not exist":              {one, &aNode().sets, gate.NotYet, v1alpha1.ReadingDaemonSetNotFound},
+		"is being deleted":            {one, &aNode(with("agent", deleting, tolerating())).sets, gate.NotYet, v1alpha1.ReadingDaemonSetBeingDeleted},
+		"one is being deleted":        {many, &aNode(with("agent", deleting, tolerating()), with("b")).sets, gate.Holds, ""},
 		"deadlock":                    {one, &aNode(with("agent", tolerating())).sets, gate.NotYet, deadlock},
 		"not probed":                  {one, &aNode(with("agent", unprobed)).sets, gate.Holds, v1alpha1.ReadingDaemonNotProbed},
 		"one not probed":              {many, &aNode(with("agent", unprobed), with("b")).sets, gate.Holds, v1alpha1.ReadingDaemonNotProbed},

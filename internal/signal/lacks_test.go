@@ -25,21 +25,22 @@ func TestLacksPod(t *testing.T) {
 		node          *world
 		lacks, unseen bool
 	}{
-		"missing":                          {mustCompile(t, daemon("agent")), aNode(with("agent")), true, false},
-		"no such DaemonSet":                {mustCompile(t, daemon("agent")), aNode(), true, false},
-		"not eligible":                     {mustCompile(t, daemon("agent")), aNode(with("agent", onlyOn("cpu"))), true, false},
-		"does not tolerate the gate":       {mustCompile(t, daemon("agent")), aNode(with("agent", tolerating())), true, false},
-		"not ready":                        {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", notReady)), false, false},
-		"terminating":                      {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", terminating)), false, false},
-		"not observed":                     {mustCompile(t, daemon("agent")), aNode(with("agent"), unobservedPods("agent")), false, true},
-		"one of several":                   {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("agent", notReady)), true, false},
-		"one of several, in another order": {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("proxy", notReady)), true, false},
-		"none of several":                  {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("agent", notReady), running("proxy", notReady)), false, false},
-		"every alternative":                {either(daemon("agent"), daemon("proxy")), aNode(with("agent"), with("proxy")), true, false},
-		"one alternative":                  {either(daemon("agent"), daemon("proxy")), aNode(with("agent"), with("proxy"), running("agent", notReady)), false, false},
-		"an alternative that is not a pod": {either(daemon("agent"), labelled), aNode(with("agent")), false, false},
-		"an alternative not observed":      {either(daemon("agent"), labelled), aNode(with("agent"), unobservedPods("agent")), false, true},
-		"a label":                          {mustCompile(t, labelled), aNode(), false, false},
+		"missing":                           {mustCompile(t, daemon("agent")), aNode(with("agent")), true, false},
+		"no such DaemonSet":                 {mustCompile(t, daemon("agent")), aNode(), true, false},
+		"a DaemonSet that is being deleted": {mustCompile(t, daemon("agent")), aNode(with("agent", deleting)), true, false},
+		"not eligible":                      {mustCompile(t, daemon("agent")), aNode(with("agent", onlyOn("cpu"))), true, false},
+		"does not tolerate the gate":        {mustCompile(t, daemon("agent")), aNode(with("agent", tolerating())), true, false},
+		"not ready":                         {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", notReady)), false, false},
+		"terminating":                       {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", terminating)), false, false},
+		"not observed":                      {mustCompile(t, daemon("agent")), aNode(with("agent"), unobservedPods("agent")), false, true},
+		"one of several":                    {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("agent", notReady)), true, false},
+		"one of several, in another order":  {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("proxy", notReady)), true, false},
+		"none of several":                   {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("agent", notReady), running("proxy", notReady)), false, false},
+		"every alternative":                 {either(daemon("agent"), daemon("proxy")), aNode(with("agent"), with("proxy")), true, false},
+		"one alternative":                   {either(daemon("agent"), daemon("proxy")), aNode(with("agent"), with("proxy"), running("agent", notReady)), false, false},
+		"an alternative that is not a pod":  {either(daemon("agent"), labelled), aNode(with("agent")), false, false},
+		"an alternative not observed":       {either(daemon("agent"), labelled), aNode(with("agent"), unobservedPods("agent")), false, true},
+		"a label":                           {mustCompile(t, labelled), aNode(), false, false},
 	} {
 		r, _ := read(t, c.signal, c.node)
 		if r.LacksPod() != c.lacks || r.Unseen() != c.unseen {

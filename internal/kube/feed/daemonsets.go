@@ -28,7 +28,7 @@ type DaemonSet struct {
 
 // same reports whether two states differ at most in RollingOut.
 func (f *DaemonSet) same(other *DaemonSet) bool {
-	return f.UID == other.UID && f.generation == other.generation && maps.Equal(f.Labels, other.Labels)
+	return f.UID == other.UID && f.generation == other.generation && f.Deleting == other.Deleting && maps.Equal(f.Labels, other.Labels)
 }
 
 // DaemonSets stores the DaemonSets of the needed namespaces, as an immutable snapshot.
@@ -197,14 +197,15 @@ func NewDaemonSet(o *appsv1.DaemonSet) *DaemonSet {
 		Tolerations: tolerations(template),
 		Unprobed:    !slices.ContainsFunc(template.Containers, func(c corev1.Container) bool { return c.ReadinessProbe != nil }),
 		RollingOut:  rollingOut(o),
+		Deleting:    o.DeletionTimestamp != nil,
 		Surges:      surges(o),
 	}}
 }
 
 // rollingOut reports whether the DaemonSet controller is replacing pods. With OnDelete it
-// never does so by itself.
+// never does so by itself, and not at all if the DaemonSet is being deleted.
 func rollingOut(o *appsv1.DaemonSet) bool {
-	return o.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType &&
+	return o.DeletionTimestamp == nil && o.Spec.UpdateStrategy.Type != appsv1.OnDeleteDaemonSetStrategyType &&
 		(o.Generation != o.Status.ObservedGeneration || o.Status.UpdatedNumberScheduled < o.Status.DesiredNumberScheduled)
 }
 

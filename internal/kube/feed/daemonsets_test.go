@@ -67,6 +67,14 @@ func TestDaemonSets(t *testing.T) {
 		labelled.Labels = map[string]string{"l": "2"}
 		sets.Put(labelled)
 		changed("labels", true)
+		terminating := labelled.DeepCopy()
+		terminating.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		terminating.Status.DesiredNumberScheduled = 1
+		sets.Put(terminating)
+		changed("being deleted", true)
+		if ds := f.DaemonSets().Items[0]; !ds.Deleting || ds.RollingOut || got.Items[0].Deleting {
+			t.Errorf("being deleted: %+v", ds)
+		}
 		sets.Put(kubetest.DaemonSet("another"))
 		changed("second", true)
 		if items := f.DaemonSets().Items; len(items) != 2 || items[0].Name != "another" {
