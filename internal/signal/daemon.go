@@ -163,8 +163,9 @@ func (s daemonSet) Read(in gate.Input) gate.Reading {
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingDaemonSetNotFound, Subject: s.subject}
 	}
 	r := readDaemon(ds, s.minReady, in)
-	if r.State == gate.NotYet && r.Reason == v1alpha1.ReadingPodMissing && !Belongs(ds, in) {
-		r.Reason, r.Rollout = v1alpha1.ReadingDaemonSetNotEligible, false
+	// A toleration of the gate's taint would not help a DaemonSet that does not run on the node.
+	if (r.Reason == v1alpha1.ReadingPodMissing || r.Reason == v1alpha1.ReadingDaemonDoesNotTolerateGate) && !Belongs(ds, in) {
+		r.Reason, r.Subject, r.Rollout = v1alpha1.ReadingDaemonSetNotEligible, ds.String(), false
 	}
 	return r
 }

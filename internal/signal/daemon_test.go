@@ -60,6 +60,7 @@ func TestDaemonSet(t *testing.T) {
 		"of another pool":                            {aNode(with("agent", onlyOn("cpu"))), gate.NotYet, notEligible, ds},
 		"of this pool":                               {aNode(with("agent", onlyOn("gpu"))), gate.NotYet, missing, ds},
 		"of another pool, and here":                  {aNode(with("agent", onlyOn("cpu")), running("agent")), gate.Holds, ready, pod},
+		"of another pool, and in a deadlock":         {aNode(with("agent", onlyOn("cpu"), tolerating())), gate.NotYet, notEligible, ds},
 		"names another node":                         {aNode(with("agent", func(ds *gate.DaemonSet) { ds.NodeName = "n2" })), gate.NotYet, notEligible, ds},
 		"does not tolerate its gate":                 {aNode(with("agent", tolerating())), gate.NotYet, deadlock, intolerant},
 		"does not tolerate its gate, terminating":    {aNode(with("agent", tolerating()), running("agent", terminating)), gate.NotYet, deadlock, intolerant},
@@ -67,6 +68,7 @@ func TestDaemonSet(t *testing.T) {
 		"does not tolerate its gate, ready":          {aNode(with("agent", tolerating()), running("agent")), gate.Holds, ready, pod},
 		"does not tolerate its gate, stale":          {aNode(with("agent", tolerating()), nodeCreated(time.Second), running("agent", olderThanNode)), gate.NotYet, stale, pod},
 		"does not tolerate a pool":                   {aNode(with("agent", tolerating(gateKey)), tainted("pool", corev1.TaintEffectNoSchedule)), gate.NotYet, notEligible, ds},
+		"does not tolerate a pool, nor its gate":     {aNode(with("agent", tolerating()), tainted("pool", corev1.TaintEffectNoSchedule)), gate.NotYet, notEligible, ds},
 		"does not tolerate a pool, PreferNoSchedule": {aNode(with("agent", tolerating(gateKey)), tainted("pool", corev1.TaintEffectPreferNoSchedule)), gate.NotYet, missing, ds},
 	})
 	// The DaemonSet controller keeps the oldest pod, unless the rollout surges.
