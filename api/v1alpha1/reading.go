@@ -62,7 +62,8 @@ const (
 	// opens.
 	ReadingDaemonDoesNotTolerateGate ReadingReason = "DaemonDoesNotTolerateGate"
 	// ReadingDaemonNotProbed means that the daemon's pods are ready as soon as they
-	// run, because they have no readiness probe.
+	// run, because they have neither a readiness probe, a startup probe nor a
+	// readiness gate.
 	ReadingDaemonNotProbed ReadingReason = "DaemonNotProbed"
 	// ReadingDaemonsReady means that every selected DaemonSet that should run on
 	// the node has a ready pod there.

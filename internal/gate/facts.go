@@ -285,8 +285,9 @@ type DaemonSet struct {
 	// Tolerations contains the tolerations of the pod template and those that every
 	// daemon pod gets.
 	Tolerations []corev1.Toleration
-	// Unprobed is true if no container of the pod template has a readiness probe. The
-	// pods are then ready as soon as they run.
+	// Unprobed is true if the pod template has no readiness gate, and none of its
+	// containers has a readiness or startup probe. The pods are then ready as soon as they
+	// run.
 	Unprobed bool
 	// RollingOut is true while pods of an older template are being replaced on any node, or
 	// one is yet to be created.

@@ -195,11 +195,18 @@ func NewDaemonSet(o *appsv1.DaemonSet) *DaemonSet {
 		NodeName:    template.NodeName,
 		Affinity:    nodeaffinity.NewRequiredNodeAffinity(template.NodeSelector, template.Affinity),
 		Tolerations: tolerations(template),
-		Unprobed:    !slices.ContainsFunc(template.Containers, func(c corev1.Container) bool { return c.ReadinessProbe != nil }),
+		Unprobed:    unprobed(template),
 		RollingOut:  rollingOut(o),
 		Deleting:    o.DeletionTimestamp != nil,
 		Surges:      surges(o),
 	}}
+}
+
+// unprobed reports whether the pods are ready as soon as their containers run.
+func unprobed(template *corev1.PodSpec) bool {
+	probed := func(c corev1.Container) bool { return c.ReadinessProbe != nil || c.StartupProbe != nil }
+	// Only init containers that are sidecars may have these probes.
+	return len(template.ReadinessGates) == 0 && !slices.ContainsFunc(template.Containers, probed) && !slices.ContainsFunc(template.InitContainers, probed)
 }
 
 // rollingOut reports whether the DaemonSet controller is replacing pods. With OnDelete it

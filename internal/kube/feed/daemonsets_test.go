@@ -101,6 +101,30 @@ func TestDaemonSets(t *testing.T) {
 	})
 }
 
+// A pod is ready as soon as it runs only if nothing in it delays its readiness.
+func TestUnprobed(t *testing.T) {
+	always, probe := corev1.ContainerRestartPolicyAlways, &corev1.Probe{}
+	for name, c := range map[string]struct {
+		pod  corev1.PodSpec
+		want bool
+	}{
+		"no probe":                        {corev1.PodSpec{Containers: []corev1.Container{{}, {LivenessProbe: probe}}}, true},
+		"a readiness probe":               {corev1.PodSpec{Containers: []corev1.Container{{}, {ReadinessProbe: probe}}}, false},
+		"a startup probe":                 {corev1.PodSpec{Containers: []corev1.Container{{}, {StartupProbe: probe}}}, false},
+		"a readiness gate":                {corev1.PodSpec{ReadinessGates: []corev1.PodReadinessGate{{ConditionType: "example.com/ready"}}}, false},
+		"a sidecar with a probe":          {corev1.PodSpec{InitContainers: []corev1.Container{{RestartPolicy: &always, ReadinessProbe: probe}}}, false},
+		"a sidecar with a startup probe":  {corev1.PodSpec{InitContainers: []corev1.Container{{RestartPolicy: &always, StartupProbe: probe}}}, false},
+		"a sidecar without a probe":       {corev1.PodSpec{InitContainers: []corev1.Container{{RestartPolicy: &always}}}, true},
+		"an init container that finishes": {corev1.PodSpec{InitContainers: []corev1.Container{{}}}, true},
+	} {
+		o := kubetest.DaemonSet("one")
+		o.Spec.Template.Spec = c.pod
+		if got := NewDaemonSet(o).Unprobed; got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestDaemonTolerations(t *testing.T) {
 	if got := len(tolerations(&corev1.PodSpec{HostNetwork: true})); got != 7 {
 		t.Errorf("%d tolerations", got)
