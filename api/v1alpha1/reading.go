@@ -74,7 +74,8 @@ const (
 	// ReadingNoDaemonSetSelected means that the signal selects no DaemonSet.
 	ReadingNoDaemonSetSelected ReadingReason = "NoDaemonSetSelected"
 	// ReadingNodeBeingSetUp means that no selected DaemonSet should run on the node
-	// yet, but that labels may still be added to the node.
+	// yet, but that this may change, because the node is being set up, drained or
+	// repaired.
 	ReadingNodeBeingSetUp ReadingReason = "NodeBeingSetUp"
 )
 

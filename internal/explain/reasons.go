@@ -58,8 +58,8 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingDaemonSetBeingDeleted:     "create the DaemonSet again when it is deleted, or correct the gate; if the deletion does not end, find out which of its pods or finalizers remain",
 	v1alpha1.ReadingDaemonSetNotEligible:      "the DaemonSet does not run on this node: narrow the gate's nodeSelector, or allow the DaemonSet to run there",
 	v1alpha1.ReadingDaemonDoesNotTolerateGate: "the gate is deadlocked: add a toleration of the named taint to the DaemonSet's pod template: kubectl gate tolerate NAMESPACE/DAEMONSET",
-	v1alpha1.ReadingNodeSetup:                 setupStep,
-	v1alpha1.ReadingNodeBeingSetUp:            setupStep,
+	v1alpha1.ReadingNodeSetup:                 "wait: a cloud controller or provisioner is still setting up the node; see its own taints",
+	v1alpha1.ReadingNodeBeingSetUp:            "wait until the taint that the message names is removed: the node is being set up, drained or repaired",
 	v1alpha1.ReadingMissing:                   missingStep,
 	v1alpha1.ReadingDiffers:                   missingStep,
 	v1alpha1.ReadingInsufficient:              missingStep,
@@ -96,7 +96,6 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 }
 
 const (
-	setupStep        = "wait: a cloud controller or provisioner is still setting up the node; see its own taints"
 	missingStep      = "find out why the node does not have what the message names, or not with the required value: check the program that sets it"
 	tooBrieflyStep   = "wait: this resolves itself after forSeconds or minReadySeconds"
 	unknownStep      = "the status of the condition is Unknown, which neither opens nor closes a gate: check the program that sets it"

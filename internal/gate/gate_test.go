@@ -64,7 +64,7 @@ func TestTransient(t *testing.T) {
 		"pool":                                             {false, false},
 		"node.kubernetes.iox/y":                            {false, false},
 	} {
-		if is, foreign := tr.Is(key), tr.Foreign([]corev1.Taint{{Key: key}}); is != want.is || foreign != want.foreign {
+		if is, foreign := tr.Is(key), tr.Foreign([]corev1.Taint{{Key: key}}) != nil; is != want.is || foreign != want.foreign {
 			t.Errorf("%s: transient %v, foreign %v", key, is, foreign)
 		}
 	}

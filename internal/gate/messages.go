@@ -35,7 +35,7 @@ var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingDaemonsReady:              "every selected DaemonSet that should run on this node has a ready pod here",
 	v1alpha1.ReadingNoDaemonSetSelected:       "no DaemonSet matches its selector, so it holds on every node",
 	v1alpha1.ReadingNoDaemonSetBelongs:        "no selected DaemonSet should run on this node",
-	v1alpha1.ReadingNodeBeingSetUp:            "no selected DaemonSet should run on this node yet, and the node is still being set up",
+	v1alpha1.ReadingNodeBeingSetUp:            "no selected DaemonSet should run on this node yet, and the node is being set up, drained or repaired: it has the taint %s",
 	v1alpha1.ReadingMatches:                   "%s matches",
 	v1alpha1.ReadingMissing:                   "the node has no %s",
 	v1alpha1.ReadingDiffers:                   "%s does not match",

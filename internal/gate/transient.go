@@ -82,12 +82,17 @@ func (f *Facts) Lasting() []corev1.Taint {
 	return d.findLasting()
 }
 
-// Foreign reports whether one of the taints is transient, keeps pods off the node, and does
-// not belong to a gate: the node is still being set up, drained or repaired.
-func (t Transient) Foreign(taints []corev1.Taint) bool {
-	return slices.ContainsFunc(taints, func(taint corev1.Taint) bool {
+// Foreign returns the first taint that is transient, keeps pods off the node, and does not
+// belong to a gate, or nil. With such a taint, the node is still being set up, drained or
+// repaired.
+func (t Transient) Foreign(taints []corev1.Taint) *corev1.Taint {
+	i := slices.IndexFunc(taints, func(taint corev1.Taint) bool {
 		return taint.Effect != corev1.TaintEffectPreferNoSchedule && !t.GateKeys[taint.Key] && t.foreign(taint.Key)
 	})
+	if i < 0 {
+		return nil
+	}
+	return &taints[i]
 }
 
 func (t Transient) foreign(key string) bool {

@@ -82,11 +82,11 @@ func (s daemonSets) Read(in gate.Input) gate.Reading {
 			all = both(all, readDaemon(ds, s.minReady, in))
 		}
 	}
-	switch {
-	case found:
+	if found {
 		return all
-	case !in.Open && in.Transient.Foreign(in.Node.Taints):
-		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingNodeBeingSetUp}
+	}
+	if taint := in.Transient.Foreign(in.Node.Taints); taint != nil && !in.Open {
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingNodeBeingSetUp, Subject: taint.ToString()}
 	}
 	return gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingNoDaemonSetBelongs}
 }

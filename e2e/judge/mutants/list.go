@@ -95,7 +95,7 @@ var All = []Mutant{
 	},
 	{
 		Name:   "no DaemonSet is expected on a node that is being set up",
-		Edits:  []Edit{{"internal/signal/daemons.go", "case !in.Open && in.Transient.Foreign(in.Node.Taints):", "case false:"}},
+		Edits:  []Edit{{"internal/signal/daemons.go", "taint != nil && !in.Open {", "taint != nil && false {"}},
 		Breaks: judge.RuleOpening, Plays: []string{"no daemons"},
 	},
 	{
