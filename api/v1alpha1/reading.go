@@ -11,8 +11,14 @@ const (
 	// ReadingReady means that the required pods are ready.
 	ReadingReady ReadingReason = "PodReady"
 	// ReadingPodMissing means that the required pod does not exist on the node, or
-	// has finished.
+	// that it is a DaemonSet's and has finished.
 	ReadingPodMissing ReadingReason = "PodMissing"
+	// ReadingPodFinished means that the required pod has finished, and that no other
+	// pod replaces it on the node.
+	ReadingPodFinished ReadingReason = "PodFinished"
+	// ReadingPodStatic means that the only pod on the node is static, and does not
+	// count.
+	ReadingPodStatic ReadingReason = "PodStatic"
 	// ReadingPodNotByDaemonSet means that the DaemonSet owns a pod on the node that
 	// the DaemonSet controller did not create, and none that it did create.
 	ReadingPodNotByDaemonSet ReadingReason = "PodNotByDaemonSet"

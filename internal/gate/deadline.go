@@ -52,7 +52,7 @@ func (t Deadline) isSet() bool { return t.PodMissing > 0 || t.Ready > 0 }
 // from the node.
 func (r Reading) LacksPod() bool {
 	switch r.Reason {
-	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodNotByDaemonSet, v1alpha1.ReadingDaemonSetNotFound, v1alpha1.ReadingDaemonSetBeingDeleted, v1alpha1.ReadingDaemonSetNotEligible, v1alpha1.ReadingDaemonDoesNotTolerateGate:
+	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodFinished, v1alpha1.ReadingPodStatic, v1alpha1.ReadingPodNotByDaemonSet, v1alpha1.ReadingDaemonSetNotFound, v1alpha1.ReadingDaemonSetBeingDeleted, v1alpha1.ReadingDaemonSetNotEligible, v1alpha1.ReadingDaemonDoesNotTolerateGate:
 		return true
 	}
 	return r.Lacks

@@ -14,6 +14,8 @@ import (
 var messages = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingReady:                     "%s is ready",
 	v1alpha1.ReadingPodMissing:                "%s has no pod on this node",
+	v1alpha1.ReadingPodFinished:               "pod %s has finished, so it does not count",
+	v1alpha1.ReadingPodStatic:                 "pod %s is a static pod, so it does not count",
 	v1alpha1.ReadingPodNotByDaemonSet:         "pod %s is owned by the DaemonSet but was not created by the DaemonSet controller: delete the pod, so that the DaemonSet controller creates one",
 	v1alpha1.ReadingPodNotReady:               "pod %s is not ready",
 	v1alpha1.ReadingPodReadyTooBriefly:        "pod %s is ready, but has not been ready for the signal's minReadySeconds",

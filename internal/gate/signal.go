@@ -103,7 +103,7 @@ type Reading struct {
 // so, as that of several alternatives.
 func (r Reading) ofPod() bool {
 	switch r.Reason {
-	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodNotByDaemonSet, v1alpha1.ReadingPodNotReady, v1alpha1.ReadingPodReadyTooBriefly, v1alpha1.ReadingPodNotAnnotated, v1alpha1.ReadingPodTerminating, v1alpha1.ReadingNoneHolds:
+	case v1alpha1.ReadingPodMissing, v1alpha1.ReadingPodFinished, v1alpha1.ReadingPodStatic, v1alpha1.ReadingPodNotByDaemonSet, v1alpha1.ReadingPodNotReady, v1alpha1.ReadingPodReadyTooBriefly, v1alpha1.ReadingPodNotAnnotated, v1alpha1.ReadingPodTerminating, v1alpha1.ReadingNoneHolds:
 		return true
 	}
 	return false

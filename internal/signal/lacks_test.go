@@ -30,6 +30,8 @@ func TestLacksPod(t *testing.T) {
 		"a DaemonSet that is being deleted": {mustCompile(t, daemon("agent")), aNode(with("agent", deleting)), true, false},
 		"not eligible":                      {mustCompile(t, daemon("agent")), aNode(with("agent", onlyOn("cpu"))), true, false},
 		"does not tolerate the gate":        {mustCompile(t, daemon("agent")), aNode(with("agent", tolerating())), true, false},
+		"finished":                          {mustCompile(t, v1alpha1.SignalSource{Pods: anyPod}), aNode(running("agent", finished)), true, false},
+		"a mirror pod":                      {mustCompile(t, v1alpha1.SignalSource{Pods: anyPod}), aNode(running("agent", mirror)), true, false},
 		"not ready":                         {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", notReady)), false, false},
 		"terminating":                       {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", terminating)), false, false},
 		"not observed":                      {mustCompile(t, daemon("agent")), aNode(with("agent"), unobservedPods("agent")), false, true},

@@ -17,6 +17,14 @@ import (
 // any labels and any owner.
 func counts(p *gate.Pod) bool { return !p.Mirror && !p.Finished }
 
+// notCounted returns the reason why a pod cannot be evidence.
+func notCounted(p *gate.Pod) v1alpha1.ReadingReason {
+	if p.Mirror {
+		return v1alpha1.ReadingPodStatic
+	}
+	return v1alpha1.ReadingPodFinished
+}
+
 // readPod reads whether a pod is ready and that is evidence of the current boot and
 // Node.
 func readPod(p *gate.Pod, in gate.Input) gate.Reading {
@@ -130,16 +138,23 @@ func (s pods) Read(in gate.Input) gate.Reading {
 	all := gate.Reading{State: gate.Holds, Reason: v1alpha1.ReadingReady, Subject: s.subject}
 	best := gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Subject: s.subject}
 	best.Rollout = s.rolledOut(in, "")
+	var skipped *gate.Pod
 	some := false
 	for i := range found {
-		if p := &found[i]; counts(p) {
-			r := s.read(p, in)
-			r.Rollout = replaced(r.Reason, p) && s.rolledOut(in, p.Owner)
-			all, best, some = both(all, r), either(best, r), true
+		p := &found[i]
+		if !counts(p) {
+			skipped = p
+			continue
 		}
+		r := s.read(p, in)
+		r.Rollout = replaced(r.Reason, p) && s.rolledOut(in, p.Owner)
+		all, best, some = both(all, r), either(best, r), true
 	}
-	if s.require == v1alpha1.RequireAll && some {
+	switch {
+	case some && s.require == v1alpha1.RequireAll:
 		return all
+	case !some && skipped != nil:
+		best.Reason, best.Subject = notCounted(skipped), skipped.Name
 	}
 	best.Alternative = s.require != v1alpha1.RequireAll
 	return best
