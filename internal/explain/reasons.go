@@ -66,7 +66,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingDiffers:                   missingStep,
 	v1alpha1.ReadingInsufficient:              missingStep,
 	v1alpha1.ReadingFormerNode:                "wait: the object belongs to a former Node of the same name; the program that created it replaces it",
-	v1alpha1.ReadingNotOwned:                  "let the DRA driver's kubelet plugin publish the slice, with an owner reference to its Node: other slices do not count",
+	v1alpha1.ReadingNotOwned:                  "find out who created the object without an owner reference to its Node, and delete it: the kubelet creates a CSINode, and a DRA driver's kubelet plugin a ResourceSlice, with one",
 	v1alpha1.ReadingPoolIncomplete:            "the driver has not published all slices of a pool yet: check its pod on the node",
 	v1alpha1.ReadingTooFewDevices:             "the driver offers fewer devices than minDevices, or some are tainted: repair the devices, and remove the taint or the DeviceTaintRule that the message names",
 	v1alpha1.ReadingExpressionFailed:          "correct the expression, which could not be evaluated on this node: the message has CEL's error",

@@ -29,6 +29,9 @@ func (s csiDriver) Read(in gate.Input) gate.Reading {
 	case !in.CSINode.Observed:
 		return gate.Reading{Reason: v1alpha1.ReadingNotObserved, Subject: s.subject}
 	case registered && in.CSINode.Owner != in.Node.UID:
+		if in.CSINode.Owner == "" {
+			return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingNotOwned, Subject: "the CSINode with " + s.subject}
+		}
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingFormerNode, Subject: s.subject}
 	case !registered:
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingMissing, Subject: s.subject}

@@ -36,7 +36,7 @@ func TestCSIDriver(t *testing.T) {
 		"no driver":                 {csiNode("u", "u", nil), gate.NotYet, absent, subject},
 		"no CSINode":                {csiNode("u", "", nil), gate.NotYet, absent, subject},
 		"of the former Node":        {csiNode("u", "former", limited), gate.NotYet, former, subject},
-		"without an owner":          {csiNode("u", "", limited), gate.NotYet, former, subject},
+		"without an owner":          {csiNode("u", "", limited), gate.NotYet, v1alpha1.ReadingNotOwned, "the CSINode with " + subject},
 		"not observed":              {unobserved, gate.Unknown, unseen, subject},
 	})
 	s := mustCompile(t, v1alpha1.SignalSource{CSIDriver: &v1alpha1.CSIDriverSignal{Name: name, Allocatable: true}})

@@ -150,7 +150,7 @@ var matrix = map[string]row{
 			missingObj: {node: csiNode("u", "", nil), state: gate.NotYet, reason: absent, message: "the node has no CSI driver ebs"},
 			staleFact:  never(aLevel),
 			wrongNode:  {node: csiNode("u", "former", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "CSI driver ebs belongs to a former Node of the same name"},
-			wrongOwner: {node: csiNode("u", "", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "CSI driver ebs belongs to a former Node of the same name"},
+			wrongOwner: {node: csiNode("u", "", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingNotOwned, message: "the CSINode with CSI driver ebs is not owned by a Node, so it may belong to a former Node of the same name"},
 		},
 	},
 	"resource": {
