@@ -234,7 +234,9 @@ func (r *Record) followedSignals() bool {
 // the node's boot from older evidence: the boot was observed to begin, but the unproved record says
 // nothing about it. For example, the gate has taken on the node only after the boot.
 func (d *decider) trustsMemory(r *Record) bool {
-	return r.isUnproved() && !r.closedForBoot() && !r.awaitsBoot() && (d.Boot.After != "" || d.Boot.Ahead)
+	// A gate that its deadline had opened had proved nothing, either, when it closed for an outage.
+	outage := r.awaitsBoot() && (!r.Overdue || r.Boot != d.Node.BootID)
+	return r.isUnproved() && !r.closedForBoot() && !outage && (d.Boot.After != "" || d.Boot.Ahead)
 }
 
 // isUnproved reports whether the gate has not opened on evidence: it is closed, or its deadline has

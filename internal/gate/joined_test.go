@@ -181,3 +181,23 @@ func TestDeadlineAfterJoining(t *testing.T) {
 		}
 	}
 }
+
+// An outage in the boot does not turn evidence from before the boot into evidence of it.
+func TestOutageAfterDeadlineAfterJoining(t *testing.T) {
+	for of, kind := range evidenceKinds() {
+		s := joiningNode(kind, time.Second, reclosing(v1alpha1.RecloseOnReboot)).taint(cniTaint).label("late", "yes").ready("True")
+		s.gates[0].Deadline = Deadline{Ready: 30 * time.Second, Open: true}
+		s.run(t)
+		s.after(31 * time.Second).run(t)
+		if d := s.ready("Unknown").after(time.Second).run(t); !d.Verdicts[0].Closed() {
+			t.Fatalf("%s: does not close for the outage: %s", of, show(d))
+		}
+		if d := s.ready("True").after(time.Second).run(t); d.Verdicts[0].Reason == v1alpha1.ReasonSignalsHold {
+			t.Errorf("%s: evidence from before the boot counts: %s", of, show(d))
+		}
+		kind.newer(s)
+		if d := s.after(time.Second).run(t); d.Verdicts[0].Reason != v1alpha1.ReasonSignalsHold {
+			t.Errorf("%s: evidence of the boot does not count: %s", of, show(d))
+		}
+	}
+}
