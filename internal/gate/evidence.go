@@ -61,18 +61,20 @@ const digestAll Digest = "*"
 // many pods a selector matches.
 const digestMax = 32
 
-func digestOf(pods []Pod) Digest { return digestWhere(pods, func(*Pod) bool { return true }) }
+func digestOf(pods []Pod) Digest { return digestWhere(pods, everyPod, everyPod) }
 
-// digestWhere returns a digest of the marks of all pods and the incarnations of those
-// for which known returns true.
-func digestWhere(pods []Pod, known func(*Pod) bool) Digest {
+func everyPod(*Pod) bool { return true }
+
+// digestWhere returns a digest of the incarnations of those pods for which known returns
+// true, and of the marks of those for which marked does.
+func digestWhere(pods []Pod, known, marked func(*Pod) bool) Digest {
 	ids := make([]string, 0, len(pods))
 	for i := range pods {
 		p := &pods[i]
 		if known(p) {
 			ids = append(ids, p.Incarnation.String())
 		}
-		if !p.MarkedSince.IsZero() {
+		if !p.MarkedSince.IsZero() && marked(p) {
 			ids = append(ids, p.mark().String())
 		}
 	}
@@ -130,14 +132,14 @@ func (g *Gate) takeDigest(f *Facts) (Digest, bool) {
 // includes only pods that are ready: if any other pod becomes ready later, that happens
 // in the new boot, regardless of the order in which the kubelet writes its statuses. A
 // pod that runs once may succeed later although it ran before the boot, so all of these
-// are included. While the boot is ahead of the watch, a pod's status of an earlier boot may
-// be delivered later, so no pod is evidence.
-func (g *Gate) takeDigestOfBoot(f *Facts) (Digest, bool) {
+// are included. So are marks for which marked returns true. While the boot is ahead of the
+// watch, a pod's status of an earlier boot may be delivered later, so no pod is evidence.
+func (g *Gate) takeDigestOfBoot(f *Facts, marked func(*Pod) bool) (Digest, bool) {
 	pods, observed := g.evidence(f)
 	if !observed || f.Boot.Ahead {
 		return digestAll, false
 	}
-	return digestWhere(pods, func(p *Pod) bool { return p.Ready || p.Run != (Run{}) }), true
+	return digestWhere(pods, func(p *Pod) bool { return p.Ready || p.Run != (Run{}) }, marked), true
 }
 
 // evidence returns the pods that the gate's signals depend on, or false if some of them

@@ -92,7 +92,8 @@ func (r *Record) awaitsBoot() bool {
 // followPods updates such a digest if the node returned without a reboot and the gate
 // stays closed: containers that start now belong to the old boot if another one
 // follows. If no container starts, nothing is written. In a new boot, a digest that
-// stands for all pods is replaced by one that lists them as soon as they are observed.
+// stands for all pods is replaced by one that lists them as soon as they are observed,
+// except for marks that it does not stand for, because they are newer.
 func (d *decider) followPods(s *slot) {
 	r := s.after
 	switch {
@@ -101,7 +102,8 @@ func (d *decider) followPods(s *slot) {
 			r.Digest = digest
 		}
 	case r.closedForBoot() && r.Digest == digestAll:
-		r.Digest, _ = s.gate.takeDigestOfBoot(d.Facts)
+		trust := d.trustIn(r)
+		r.Digest, _ = s.gate.takeDigestOfBoot(d.Facts, func(p *Pod) bool { return !trust.BelievesMark(p) })
 	}
 }
 

@@ -87,7 +87,7 @@ func TestDigestNamesMarks(t *testing.T) {
 	// In the new boot, a pod that is not ready is not included, but its mark is,
 	// because it may be an old one.
 	g := aGate("g", waitingFor(agent("a")))
-	boot, observed := g.takeDigestOfBoot(&aNode().pods("a", p).facts)
+	boot, observed := g.takeDigestOfBoot(&aNode().pods("a", p).facts, everyPod)
 	if !observed || boot.has(p.Incarnation) || !boot.has(p.mark()) {
 		t.Errorf("digest of the boot %q", boot)
 	}

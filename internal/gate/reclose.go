@@ -28,7 +28,7 @@ func (d *decider) keepOpen(s *slot) {
 		case v1alpha1.ReasonRegression, v1alpha1.ReasonGroupIncomplete: // boots do not matter
 		case v1alpha1.ReasonRebooted, v1alpha1.ReasonRebootedUnobserved:
 			s.after.Completed = ""
-			s.after.Digest, _ = s.gate.takeDigestOfBoot(d.Facts)
+			s.after.Digest, _ = s.gate.takeDigestOfBoot(d.Facts, everyPod)
 		default:
 			s.after.Digest, _ = s.gate.takeDigest(d.Facts)
 			s.after.Overdue = s.before.Reason == v1alpha1.ReasonDeadlinePassed

@@ -49,6 +49,46 @@ func TestOrphanedDaemon(t *testing.T) {
 	decide("the same pod a minute later", time.Minute, true, true)
 }
 
+// While one DaemonSet of a gate is missing, a reboot distrusts every annotation that is older than
+// the record. One that is set in the new boot stays evidence when the DaemonSet exists again.
+func TestAnnotationWhileADaemonSetIsMissing(t *testing.T) {
+	const key = "agent.example/ready"
+	for name, c := range map[string]struct {
+		marked time.Duration
+		opens  bool
+	}{"set in the new boot": {20 * time.Second, true}, "of the former boot": {-20 * time.Minute, false}} {
+		w := aNode(with("b"), running("b", created(-50*time.Minute)))
+		app := v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
+		g := aClosedGate(nil, gate.Record{}, w)
+		g.Reclose, g.Signals = v1alpha1.RecloseOnReboot, []gate.NamedSignal{
+			{Name: "marked", Signal: mustCompile(t, v1alpha1.SignalSource{Pods: &v1alpha1.PodsSignal{Namespace: "kube-system", Selector: app, Require: v1alpha1.RequireAny, ReadyBy: v1alpha1.ReadyByAnnotation, ReadyAnnotation: key}})},
+			{Name: "b", Signal: mustCompile(t, v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: "b"}})},
+		}
+		n, query := &w.facts.Node, gate.PodQuery{Namespace: "kube-system", Selector: "app=agent", Annotation: key}
+		former := gate.Pod{UID: "p", Name: "kube-system/agent-x", Created: epoch.Add(-30 * time.Minute), Ready: true, Incarnation: 1, MarkedSince: epoch.Add(-20 * time.Minute)}
+		now := former
+		now.Incarnation, now.MarkedSince = 2, epoch.Add(c.marked)
+		open := gate.Record{State: v1alpha1.StateOpen, Reason: v1alpha1.ReasonSignalsHold, Boot: "a", Taint: gate.TaintText(g.Taint), Source: g.Source}
+		n.BootID, n.Taints, n.Records["cni"] = "b", nil, open.String()
+		w.facts.Boot = gate.Boot{Seen: epoch, After: "a", Known: former.AppendKnown(nil)}
+		decide := func(pod gate.Pod, sets *gate.DaemonSets, after time.Duration) gate.Decision {
+			w.facts.Pods[query], w.facts.DaemonSets = []gate.Pod{pod}, sets
+			d := gate.Decide([]gate.Gate{g}, &w.facts, epoch.Add(after))
+			if d.Changes {
+				n.Taints, n.Records = d.Taints, d.Records
+			}
+			return d
+		}
+		sets := w.facts.DaemonSets
+		decide(former, &gate.DaemonSets{Observed: sets.Observed}, 0)
+		decide(now, &gate.DaemonSets{Observed: sets.Observed}, 20*time.Second)
+		decide(now, sets, time.Hour)
+		if d := decide(now, sets, 2*time.Hour); d.Verdicts[0].After == v1alpha1.StateOpen != c.opens {
+			t.Errorf("%s: %s, %v", name, d.Verdicts[0].After, d.Verdicts[0].Readings)
+		}
+	}
+}
+
 // mixedSignal returns the signal of the i-th of many gates. The kinds alternate.
 func mixedSignal(i int) v1alpha1.Signal {
 	apps := v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": mixedName(i)}}
