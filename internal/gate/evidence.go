@@ -142,6 +142,17 @@ func (g *Gate) takeDigestOfBoot(f *Facts, marked func(*Pod) bool) (Digest, bool)
 	return digestWhere(pods, func(p *Pod) bool { return p.Ready || p.Run != (Run{}) }, marked), true
 }
 
+// takeDigestOfFormer returns a digest of what was known of the gate's pods when the current
+// boot was observed to begin. It is "" if no boot or no pods have been observed.
+func (g *Gate) takeDigestOfFormer(f *Facts) Digest {
+	if f.Boot.After == "" {
+		return ""
+	}
+	pods, _ := g.evidence(f)
+	known := func(i Incarnation) bool { return slices.Contains(f.Boot.Known, i) }
+	return digestWhere(pods, func(p *Pod) bool { return known(p.Incarnation) }, func(p *Pod) bool { return known(p.mark()) })
+}
+
 // evidence returns the pods that the gate's signals depend on, or false if some of them
 // have not been observed. The caller owns the slice.
 func (g *Gate) evidence(f *Facts) ([]Pod, bool) {

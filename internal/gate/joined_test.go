@@ -146,20 +146,47 @@ func TestJoinsAheadOfTheWatch(t *testing.T) {
 	}
 }
 
-// The record of a node that joins contains when its boot was observed. After a restart of every
-// replica, an earlier heartbeat still does not count.
+// The record of a node that joins contains what was observed of its boot. After a restart of every
+// replica, evidence from before the boot still does not count, and 'kubectl gate why', which has
+// observed no boot, agrees.
 func TestJoinsAndNodegateRestarts(t *testing.T) {
-	kind := evidenceKinds()["heartbeat"]
-	s := joiningNode(kind, time.Hour).taint(cniTaint).label("late", "yes")
+	for of, kind := range evidenceKinds() {
+		for reader, seen := range map[string]func(*sim) Boot{
+			"another replica": func(s *sim) Boot { return Boot{Seen: s.now} },
+			"why":             func(*sim) Boot { return Boot{} },
+		} {
+			s := joiningNode(kind, time.Second).taint(cniTaint).label("late", "yes").ready("True")
+			s.run(t)
+			s.after(time.Second).facts.Boot = seen(s)
+			if d := s.run(t); d.Verdicts[0].After != v1alpha1.StateClosed {
+				t.Errorf("%s, %s: opens on evidence from before the boot: %s", of, reader, show(d))
+			}
+			kind.newer(s)
+			if d := s.run(t); !d.Verdicts[0].Opened() {
+				t.Errorf("%s, %s: does not open on evidence of the boot: %s", of, reader, show(d))
+			}
+		}
+	}
+}
+
+// Pods from before the boot count a minute after the node has joined.
+func TestNewNodeJoinsAndNodegateRestarts(t *testing.T) {
+	s := joiningNode(evidenceKinds()["pod"], time.Second).age(5*time.Minute).label("late", "yes").ready("True")
+	s.facts.Node.Conditions[0].Transition = s.facts.Node.Created // it rebooted too fast to become NotReady
 	s.run(t)
-	s.facts.Boot = Boot{Seen: s.now}
-	if d := s.run(t); d.Verdicts[0].After != v1alpha1.StateClosed {
-		t.Errorf("opens on a heartbeat from before the boot: %s", show(d))
+	s.after(provenAfter - 1).facts.Boot = Boot{Seen: s.now}
+	if d := s.decide(); d.Verdicts[0].After != v1alpha1.StateClosed {
+		t.Errorf("opens within the minute: %s", show(d))
 	}
-	kind.newer(s)
-	if d := s.run(t); !d.Verdicts[0].Opened() {
-		t.Errorf("does not open on a heartbeat of the boot: %s", show(d))
+	if d := s.after(1).decide(); !d.Verdicts[0].Opened() {
+		t.Errorf("does not open after the minute: %s", show(d))
 	}
+}
+
+// The record contains when the boot was observed, if the gate waits for heartbeats.
+func TestJoiningRecordContainsTheBoot(t *testing.T) {
+	s := joiningNode(evidenceKinds()["heartbeat"], time.Hour).taint(cniTaint).label("late", "yes")
+	s.run(t)
 	if r := mustParse(t, s, "cni"); !r.BootSeen.Equal(epoch.Add(-time.Hour)) {
 		t.Errorf("the boot was seen at %s", r.BootSeen)
 	}

@@ -105,10 +105,12 @@ func (d *decider) admit(s *slot) {
 	}
 }
 
-// joins returns the record of a node that becomes a member with the gate closed. It contains when
-// the boot was observed, if the gate needs that.
+// joins returns the record of a node that becomes a member with the gate closed. It contains what
+// this replica observed of the boot: what was known of pods when it began and, if the gate needs
+// that, when that was.
 func (d *decider) joins(g *Gate, reason v1alpha1.Reason, reclosed bool) *Record {
 	r := d.closed(g, reason, reclosed)
+	r.Digest = g.takeDigestOfFormer(d.Facts)
 	return d.inBootOf(g, r, r)
 }
 
