@@ -240,8 +240,9 @@ func (l *fakeLogind) Inhibit(sender dbus.Sender, _, _, _, _ string) (dbus.UnixFD
 	if err != nil {
 		return 0, dbus.MakeFailedError(err)
 	}
+	fd := own.Fd() // before the test may close it
 	l.inhibited <- &lock{string(sender), read, own}
-	return dbus.UnixFD(own.Fd()), nil // the follower gets a copy
+	return dbus.UnixFD(fd), nil // the follower gets a copy
 }
 
 // announce sends an announcement to a destination, or to all, and returns when the bus has received
