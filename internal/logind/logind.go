@@ -41,6 +41,15 @@ const (
 //
 // Follow returns nil when the context ends, and an error if the bus or logind cannot be used.
 func Follow(ctx context.Context, socket, who string, announced func(ctx context.Context, shutdown bool)) error {
+	err := run(ctx, socket, who, announced)
+	if ctx.Err() != nil {
+		return nil // it also ends the connection and each call
+	}
+	return err
+}
+
+// run is Follow, except that it may return an error when the context ends.
+func run(ctx context.Context, socket, who string, announced func(ctx context.Context, shutdown bool)) error {
 	// Signals are received in the order in which they were sent.
 	bus, err := dbus.Connect("unix:path="+socket, dbus.WithContext(ctx), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
 	if err != nil {

@@ -104,6 +104,35 @@ func TestLockDelaysTheShutdown(t *testing.T) {
 	expectReleased("at the end", next)
 }
 
+// The end of the context also ends the connection. That is no error, whichever Follow notices first.
+func TestFollowEnds(t *testing.T) {
+	socket := startBus(t)
+	l := startLogind(t, socket, false)
+	for range 20 {
+		ctx, stop := context.WithCancel(t.Context())
+		if err := Follow(ctx, socket, "test", func(context.Context, bool) {
+			stop()
+			awaitDisconnected(t, l.bus, l.given(t).follower)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// awaitDisconnected waits until a connection to the bus has ended.
+func awaitDisconnected(t *testing.T, bus *dbus.Conn, name string) {
+	t.Helper()
+	if err := await.Until(context.Background(), "the end of connection "+name, func(context.Context) error {
+		connected := false
+		if err := bus.BusObject().Call("org.freedesktop.DBus.NameHasOwner", 0, name).Store(&connected); err != nil || !connected {
+			return err
+		}
+		return errors.New("it is still connected")
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
 // following is a call of Follow.
 type following struct {
 	announced chan bool
