@@ -30,7 +30,7 @@ import (
 func TestFailedWritesAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		var log bytes.Buffer
+		var log lockedLog
 		a := writing(t, &log)
 		var following atomic.Bool
 		a.follow = func(ctx context.Context, _, _ string, _ func(context.Context, bool)) error {
@@ -47,7 +47,7 @@ func TestFailedWritesAreRepeated(t *testing.T) {
 				t.Fatalf("%s: the agent does not follow logind", what)
 			}
 			if got, again := strings.Count(log.String(), "cannot be written"), strings.Count(log.String(), "written again"); got != errors || again != recoveries {
-				t.Errorf("%s: %d errors and %d recoveries are logged, want %d and %d:\n%s", what, got, again, errors, recoveries, &log)
+				t.Errorf("%s: %d errors and %d recoveries are logged, want %d and %d:\n%s", what, got, again, errors, recoveries, log.String())
 			}
 			state, err := a.Store.Read()
 			if errors == recoveries && (err != nil || len(state.Gates) != 1 || a.Uptime()-state.Uptime > hold.Interval) {
@@ -70,11 +70,29 @@ func TestFailedWritesAreRepeated(t *testing.T) {
 		remove(t, a.Store)
 		expect("the disk has space again", retryAfter, 2, 2)
 		if got := strings.Count(log.String(), "gate changed"); got != 1 {
-			t.Errorf("a change is logged %d times, want once:\n%s", got, &log)
+			t.Errorf("a change is logged %d times, want once:\n%s", got, log.String())
 		}
 		stop()
 		running.Wait()
 	})
+}
+
+// lockedLog can be read while the agent runs.
+type lockedLog struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (l *lockedLog) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(line)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.String()
 }
 
 // writing returns an agent that writes a state with one gate.
