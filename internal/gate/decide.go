@@ -194,7 +194,8 @@ func (d *decider) setOutcome(s *slot) {
 	}
 }
 
-// staysInBoot reports whether a record of an open gate stays open and names another boot.
+// staysInBoot reports whether the gate stays open, and its record changes from one boot to
+// another.
 func (s *slot) staysInBoot() bool {
 	b, a := s.before, s.after
 	return b != nil && b.State == v1alpha1.StateOpen && a.State == v1alpha1.StateOpen && b.Boot != "" && a.Boot != "" && b.Boot != a.Boot

@@ -104,7 +104,8 @@ func TestLockDelaysTheShutdown(t *testing.T) {
 	expectReleased("at the end", next)
 }
 
-// The end of the context also ends the connection. That is no error, whichever Follow notices first.
+// When the context ends, the connection to the bus ends, too. Follow returns no error, even if it
+// notices the end of the connection first.
 func TestFollowEnds(t *testing.T) {
 	socket := startBus(t)
 	l := startLogind(t, socket, false)
@@ -178,7 +179,7 @@ func (f *following) end(t *testing.T) {
 	}
 }
 
-// A lock is a pipe, of which the follower gets a copy of the end own.
+// A lock is a pipe. The follower holds it by a copy of own, the end for writing.
 type lock struct {
 	follower  string // its connection
 	read, own *os.File

@@ -43,9 +43,9 @@ var null = json.RawMessage("null")
 // or replaces is tested first, and what it creates is tested to be absent. If a gate opens
 // because of its signals, or stays open in a new boot because of them, the boot ID is tested,
 // too, and if gates share a taint, the facts about the other gates that the decision depends
-// on. Other changes of the Node are preserved. If another writer has added the same taint in the meantime, the
-// API server rejects the patch, because a node cannot have two taints with the same key
-// and effect.
+// on. Other changes of the Node are preserved. If another writer has added the same taint in
+// the meantime, the API server rejects the patch, because a node cannot have two taints with
+// the same key and effect.
 func Patch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 	ops := patchTaints(n.Taints, d)
 	ops = append(ops, patchAnnotations(n, d)...)
