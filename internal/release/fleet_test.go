@@ -58,6 +58,14 @@ func onTry(which int, err error) func(name string, try int) error {
 	}
 }
 
+// closedNodes returns so many closed nodes.
+func closedNodes(number int) (nodes []*gate.Node) {
+	for i := range number {
+		nodes = append(nodes, closedNode(fmt.Sprintf("n%02d", i)))
+	}
+	return nodes
+}
+
 func closedNode(name string) *gate.Node {
 	return &gate.Node{Name: name, Taints: []corev1.Taint{taintA}, Records: map[string]string{"g": closed}}
 }

@@ -199,10 +199,7 @@ func TestReleaseKeepsOtherGates(t *testing.T) {
 
 // An interrupted release returns what was done, and the next run continues.
 func TestReleaseContinues(t *testing.T) {
-	var nodes []*gate.Node
-	for i := range 100 {
-		nodes = append(nodes, closedNode(fmt.Sprintf("n%02d", i)))
-	}
+	nodes := closedNodes(100)
 	f := newFleet(nodes...)
 	ctx, cancel := context.WithCancel(t.Context())
 	report, err := f.run(t, ctx, Options{Progress: func(done, _ int) {
@@ -221,11 +218,7 @@ func TestReleaseContinues(t *testing.T) {
 
 // An interrupted release clears the progress line. Nodes that it has skipped are not counted.
 func TestProgressOfInterruptedRelease(t *testing.T) {
-	var nodes []*gate.Node
-	for i := range 40 {
-		nodes = append(nodes, closedNode(fmt.Sprintf("n%02d", i)))
-	}
-	f := newFleet(nodes...)
+	f := newFleet(closedNodes(40)...)
 	ctx, cancel := context.WithCancel(t.Context())
 	f.before = func(string, int) error {
 		if f.writes < 21 {

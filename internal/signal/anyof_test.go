@@ -56,16 +56,24 @@ func TestAnyOfProvesAndNeeds(t *testing.T) {
 	}
 }
 
-// The pods of a DaemonSet that does not exist are not observed. This does not delay a gate for which
-// an alternative to it exists.
-func TestAnyOfEvidenceOfMissingDaemonSet(t *testing.T) {
-	daemon := func(name string) v1alpha1.NamedSource {
-		return v1alpha1.NamedSource{Name: name, SignalSource: v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: name}}}
+// anyDaemon returns a signal that holds if a DaemonSet of these names is ready.
+func anyDaemon(t *testing.T, names ...string) gate.Signal {
+	t.Helper()
+	var alternatives []v1alpha1.NamedSource
+	for _, name := range names {
+		alternatives = append(alternatives, v1alpha1.NamedSource{Name: name, SignalSource: v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: name}}})
 	}
-	either, err := compileSignal(&v1alpha1.Signal{AnyOf: []v1alpha1.NamedSource{daemon("agent"), daemon("b")}})
+	signal, err := compileSignal(&v1alpha1.Signal{AnyOf: alternatives})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return signal
+}
+
+// The pods of a DaemonSet that does not exist are not observed. This does not delay a gate for which
+// an alternative to it exists.
+func TestAnyOfEvidenceOfMissingDaemonSet(t *testing.T) {
+	either := anyDaemon(t, "agent", "b")
 	for name, c := range map[string]struct {
 		signal   gate.Signal
 		node     *world
@@ -155,13 +163,7 @@ func TestAnyOfThatCannotBeCompiled(t *testing.T) {
 
 func TestDiagnoseAnyOf(t *testing.T) {
 	taints := []v1alpha1.Taint{{Key: gateKey, Effect: "NoSchedule"}}
-	daemon := func(name string) v1alpha1.NamedSource {
-		return v1alpha1.NamedSource{Name: name, SignalSource: v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "kube-system", Name: name}}}
-	}
-	two, err := compileSignal(&v1alpha1.Signal{AnyOf: []v1alpha1.NamedSource{daemon("agent"), daemon("other")}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	two := anyDaemon(t, "agent", "other")
 	for name, c := range map[string]struct {
 		signal gate.Signal
 		node   *world

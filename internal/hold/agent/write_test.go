@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -30,8 +29,8 @@ import (
 func TestFailedWritesAreRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		var log lockedLog
-		a := writing(t, &log)
+		lines, log := make(logLines, 64), ""
+		a := writing(t, lines)
 		var following atomic.Bool
 		a.follow = func(ctx context.Context, _, _ string, _ func(context.Context, bool)) error {
 			following.Store(true)
@@ -43,11 +42,14 @@ func TestFailedWritesAreRepeated(t *testing.T) {
 			t.Helper()
 			<-time.After(after)
 			synctest.Wait()
+			for len(lines) > 0 {
+				log += <-lines
+			}
 			if !following.Load() {
 				t.Fatalf("%s: the agent does not follow logind", what)
 			}
-			if got, again := strings.Count(log.String(), "cannot be written"), strings.Count(log.String(), "written again"); got != errors || again != recoveries {
-				t.Errorf("%s: %d errors and %d recoveries are logged, want %d and %d:\n%s", what, got, again, errors, recoveries, log.String())
+			if got, again := strings.Count(log, "cannot be written"), strings.Count(log, "written again"); got != errors || again != recoveries {
+				t.Errorf("%s: %d errors and %d recoveries are logged, want %d and %d:\n%s", what, got, again, errors, recoveries, log)
 			}
 			state, err := a.Store.Read()
 			if errors == recoveries && (err != nil || len(state.Gates) != 1 || a.Uptime()-state.Uptime > hold.Interval) {
@@ -69,30 +71,20 @@ func TestFailedWritesAreRepeated(t *testing.T) {
 		expect("the disk is full again", time.Hour, 2, 1)
 		remove(t, a.Store)
 		expect("the disk has space again", retryAfter, 2, 2)
-		if got := strings.Count(log.String(), "gate changed"); got != 1 {
-			t.Errorf("a change is logged %d times, want once:\n%s", got, log.String())
+		if got := strings.Count(log, "gate changed"); got != 1 {
+			t.Errorf("a change is logged %d times, want once:\n%s", got, log)
 		}
 		stop()
 		running.Wait()
 	})
 }
 
-// lockedLog can be read while the agent runs.
-type lockedLog struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
+// logLines receives the lines of a log.
+type logLines chan string
 
-func (l *lockedLog) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.Write(line)
-}
-
-func (l *lockedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.out.String()
+func (l logLines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }
 
 // writing returns an agent that writes a state with one gate.

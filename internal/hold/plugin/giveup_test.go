@@ -137,14 +137,18 @@ func TestPluginWritesLaterWhatTheDiskDelays(t *testing.T) {
 	})
 }
 
+// withStorage adds a gate that holds pods for longer, and for which the pod "other" waits.
+func withStorage(state *hold.State) *hold.State {
+	state.Gates = append(state.Gates, hold.Gate{Name: "storage", Seconds: 90})
+	state.Pods["other"] = hold.BoundPod{Gates: []string{"storage"}, Restarts: true}
+	return state
+}
+
 // A gate whose time is over holds no pod in later boots, even if no pod waits for a gate that
 // holds pods for longer.
 func TestAgentIsGoneAndOneGateIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		state := stateOf(before, true)
-		state.Gates = append(state.Gates, hold.Gate{Name: "storage", Seconds: 90})
-		state.Pods["other"] = hold.BoundPod{Gates: []string{"storage"}, Restarts: true}
-		w := newWorld(t, state)
+		w := newWorld(t, withStorage(stateOf(before, true)))
 		if err := w.create("s1", "waits", false).Wait(t.Context()); err != nil || w.Uptime() != time.Minute {
 			t.Errorf("after %s: %v", w.Uptime(), err)
 		}

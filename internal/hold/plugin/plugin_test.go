@@ -246,10 +246,7 @@ func TestPodsThatAreNotRestarted(t *testing.T) {
 // If one gate has held a pod for as long as it allows, other gates still hold theirs.
 func TestAgentIsGoneForOneGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		state := stateOf(before, true)
-		state.Gates = append(state.Gates, hold.Gate{Name: "storage", Seconds: 90})
-		state.Pods["other"] = hold.BoundPod{Gates: []string{"storage"}, Restarts: true}
-		w := newWorld(t, state)
+		w := newWorld(t, withStorage(stateOf(before, true)))
 		other := w.create("s2", "other", false)
 		if err := w.create("s1", "waits", false).Wait(t.Context()); err != nil || w.Uptime() != time.Minute {
 			t.Errorf("after %s: %v", w.Uptime(), err)
