@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,6 +61,7 @@ type world struct {
 	reading func(node string)
 	// stale has outdated nodes, which the feed returns instead of the current ones.
 	stale      map[string]gate.Node
+	rewinds    atomic.Int64
 	refreshErr error // result of Refresh
 	// fail, if set, is called before a write, and may return the write's error. after, if
 	// set, is called after a write, with the lock held.
@@ -297,6 +299,9 @@ func (w *world) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 
 // NodesSynced implements NodeFeed.
 func (w *world) NodesSynced() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.unsynced }
+
+// Rewinds implements NodeFeed.
+func (w *world) Rewinds() int64 { return w.rewinds.Load() }
 
 func (w *world) setUnsynced(unsynced bool) {
 	w.mu.Lock()

@@ -33,6 +33,9 @@ type NodeFeed interface {
 	Gone(node string) bool
 	// NodeNames returns the names of all nodes, those first that should be reconciled first.
 	NodeNames() []string
+	// Rewinds returns how often the cache of nodes was replaced by an earlier state, so that what
+	// was written since may be missing. It counts before it returns such a state.
+	Rewinds() int64
 	// SameBoot returns the names of nodes that have the boot ID of another node.
 	SameBoot() []string
 	// Observe stores a node that the API server has just returned.

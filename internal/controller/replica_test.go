@@ -100,17 +100,61 @@ func TestBudgetAfterAHandover(t *testing.T) {
 		if n := w.closed(); n != 1 {
 			t.Errorf("%d nodes are closed, want one: n0002 opens immediately", n)
 		}
-		w.mu.Lock()
-		w.stale = nil
-		w.mu.Unlock()
-		for _, name := range w.NodeNames() {
-			w.c.NodeChanged(name, gate.Everything())
-		}
+		w.listed(nil, 0)
 		controllertest.Pass(time.Minute)
 		if n := w.closed(); n != 1 {
 			t.Errorf("%d nodes are closed under a budget of one", n)
 		}
 	})
+}
+
+// A list of Nodes that is older than the last closing makes the closed node look open. No other
+// node closes in its place, neither at once nor while the watch is late.
+func TestBudgetAfterARewind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", budget("1")))
+		w.add(3, func(i int, n *gate.Node) {
+			isOpen(n, "gate")
+			if i < 2 {
+				delete(n.Labels, "fit")
+			}
+		})
+		before := maps.Clone(w.nodes)
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(3 * fleet.CountInterval)
+		if n := w.closed(); n != 1 {
+			t.Fatalf("%d nodes are closed, want one", n)
+		}
+		w.listed(before, 1)
+		controllertest.Pass(caughtUpAfter - time.Second)
+		if n := w.closed(); n != 1 {
+			t.Errorf("%d nodes are closed under a budget of one, before the watch has caught up", n)
+		}
+		w.listed(nil, 0)
+		controllertest.Pass(time.Minute)
+		if n := w.closed(); n != 1 {
+			t.Errorf("%d nodes are closed under a budget of one", n)
+		}
+		for _, name := range w.NodeNames() {
+			w.change(name, func(n *gate.Node) { n.Labels["fit"] = "" })
+		}
+		w.change("n0002", func(n *gate.Node) { delete(n.Labels, "fit") })
+		controllertest.Pass(time.Minute)
+		if n := w.closed(); n != 1 || len(w.node("n0002").Taints) == 0 {
+			t.Errorf("%d nodes are closed, want only n0002", n)
+		}
+	})
+}
+
+// listed makes the feed return these states of nodes, or the current ones, and reports them all.
+func (w *world) listed(stale map[string]gate.Node, rewinds int64) {
+	w.mu.Lock()
+	w.rewinds.Add(rewinds)
+	w.stale = stale
+	w.mu.Unlock()
+	for _, name := range w.NodeNames() {
+		w.c.NodeChanged(name, gate.Everything())
+	}
 }
 
 // A replica that is elected again does not act on the gates of its previous term. A gate that was

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"sync"
+	"time"
 
 	"github.com/nodegate/nodegate/internal/bypass"
 	"github.com/nodegate/nodegate/internal/fleet"
@@ -27,6 +28,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		MayEvict: func() bool { return !c.permissions.missing(evictPods) },
 		Events:   c.events, Metrics: c.metrics, Log: c.log, Clock: c.clock,
 	})
+	c.ledger.FollowRewinds(c.nodeFeed.Rewinds)
 	c.leading.Store(true)
 	defer c.leading.Store(false)
 	c.responses = responses{}
@@ -73,6 +75,10 @@ func (c *Controller) takeOver() {
 	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.CountInterval)
 }
 
+// caughtUpAfter is the time without budget after nodes were listed in an earlier state. Either the
+// watch delivers within it what has happened since, or the state was restored from a backup.
+const caughtUpAfter = 30 * time.Second
+
 // runBudget enables the budget when the state of the whole fleet is known. Then it
 // enqueues queued nodes, as many as the budget allows, through the resyncer, so that they
 // do not delay new work.
@@ -82,6 +88,11 @@ func (c *Controller) runBudget(ctx context.Context) {
 	for {
 		if c.ledger.Heartbeat(c.clock.Now()) {
 			c.log.Info("process was paused, reconciling all nodes before granting budget")
+			c.resyncAll()
+		}
+		if c.ledger.NoteRewind() {
+			c.log.Info("nodes were listed in an earlier state, reconciling all of them before granting budget")
+			c.budgetsFrom = c.clock.Now().Add(caughtUpAfter)
 			c.resyncAll()
 		}
 		select {

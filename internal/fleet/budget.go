@@ -36,13 +36,14 @@ func (l *Ledger) SetTerms(all map[string]BudgetTerms) {
 }
 
 // Reserve reserves budget for a node if it is the node's turn (see Admits). It returns
-// true if the node already has a reservation. After a pause, it returns false until all nodes
-// have been evaluated again, because another replica may have used up the budget. now must be
-// the time of the call: an earlier time may be from before the pause.
+// true if the node already has a reservation. After a pause or a rewind, it returns false until
+// all nodes have been evaluated again, because another replica may have used up the budget, or
+// nodes that are closed may not count. now must be the time of the call: an earlier time may be
+// from before the pause.
 func (l *Ledger) Reserve(s BudgetScope, node string, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.wasPaused(now) {
+	if l.wasPaused(now) || l.wasRewound() {
 		return false
 	}
 	if l.reservations[node][s] { // of an earlier attempt, which failed or whose outcome is unknown
@@ -233,14 +234,33 @@ func (l *Ledger) Heartbeat(now time.Time) (paused bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if paused = l.wasPaused(now); paused {
-		l.evaluated, l.counted = 0, 0 // sets are numbered from 1
-		for _, n := range l.nodes {
-			n.seq = 0
-		}
+		l.discount()
 	}
 	l.lastHeartbeat = now.Round(0)
 	return paused
 }
+
+// NoteRewind returns whether the observed nodes were replaced by an earlier state since it was last
+// called. If so, the number of closed nodes is unknown until all nodes have been evaluated again.
+func (l *Ledger) NoteRewind() (rewound bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if rewound = l.wasRewound(); rewound {
+		l.rewound = l.rewinds()
+		l.discount()
+	}
+	return rewound
+}
+
+// discount records that no node has been evaluated.
+func (l *Ledger) discount() {
+	l.evaluated, l.counted = 0, 0 // sets are numbered from 1
+	for _, n := range l.nodes {
+		n.seq = 0
+	}
+}
+
+func (l *Ledger) wasRewound() bool { return l.rewinds() != l.rewound }
 
 // wasPaused uses the wall clock, because the monotonic clock stops while a machine is
 // suspended.

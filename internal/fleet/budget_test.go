@@ -327,3 +327,35 @@ func TestNothingIsGrantedAfterAPause(t *testing.T) {
 		t.Error("no budget was granted after all nodes had been evaluated")
 	}
 }
+
+// After the observed nodes were replaced by an earlier state, nodes that are closed may not count.
+func TestNothingIsGrantedAfterARewind(t *testing.T) {
+	ledger, s, now := NewLedger(), BudgetScope{Gate: "gate", Zone: "a"}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	rewinds := int64(3) // in an earlier term
+	ledger.FollowRewinds(func() int64 { return rewinds })
+	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(100)), Since: 1}})
+	evaluate := func() {
+		for _, name := range []string{"n1", "n2"} {
+			ledger.Note(name, member("a", v1alpha1.StateOpen, ""), 1)
+		}
+		ledger.SetFleet([]string{"n1", "n2"}, 1, true)
+	}
+	evaluate()
+	if ledger.NoteRewind() || !ledger.Reserve(s, "n1", now) {
+		t.Fatal("a rewind was detected, but there was none")
+	}
+	granted := func() bool { // n1 has a reservation
+		first, second := ledger.Reserve(s, "n1", now), ledger.Reserve(s, "n2", now)
+		return first || second
+	}
+	rewinds++
+	if evaluate(); granted() {
+		t.Error("budget was granted immediately after a rewind")
+	}
+	if !ledger.NoteRewind() || granted() {
+		t.Error("the rewind was not detected")
+	}
+	if evaluate(); ledger.NoteRewind() || !ledger.Reserve(s, "n1", now) || !ledger.Reserve(s, "n2", now) {
+		t.Error("no budget was granted after all nodes had been evaluated")
+	}
+}

@@ -84,6 +84,10 @@ type Ledger struct {
 	evaluated, counted uint64
 	// lastHeartbeat is the time at which the process was last known to run.
 	lastHeartbeat time.Time
+	// rewinds returns how often the observed nodes were replaced by an earlier state. rewound is
+	// the number for which the nodes were counted.
+	rewinds func() int64
+	rewound int64
 	// reservations contains the reservations of nodes whose write is in flight. It is unknown
 	// whether the write of an uncertain node succeeded.
 	reservations map[string]map[BudgetScope]bool
@@ -129,7 +133,17 @@ func NewLedger() *Ledger {
 	return &Ledger{
 		gates: make(map[string]*gateEntry), nodes: make(map[string]*nodeEntry), named: make(map[string]*nodeEntry),
 		reservations: make(map[string]map[BudgetScope]bool), uncertain: make(map[string]bool),
+		rewinds: func() int64 { return 0 },
 	}
+}
+
+// FollowRewinds makes the ledger grant nothing after the observed nodes were replaced by an earlier
+// state, until NoteRewind is called, and all nodes have been evaluated again. rewinds returns how often
+// that has happened.
+func (l *Ledger) FollowRewinds(rewinds func() int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rewinds, l.rewound = rewinds, rewinds()
 }
 
 // Set replaces the states of a node, which was evaluated with the gate set seq, and

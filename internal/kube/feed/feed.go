@@ -144,6 +144,9 @@ func (f *Feed) SameBoot() []string { return f.nodes.sameBoot() }
 // gates may be waiting to open.
 func (f *Feed) NodeNames() []string { return f.nodes.names() }
 
+// Rewinds returns how often the nodes were replaced by an earlier state than had been delivered.
+func (f *Feed) Rewinds() int64 { return f.nodes.rewinds.Load() }
+
 // DaemonSets returns the DaemonSets of all needed namespaces.
 func (f *Feed) DaemonSets() *gate.DaemonSets { return f.daemonSets.snapshot.Load() }
 

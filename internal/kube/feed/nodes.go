@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,8 @@ type Nodes struct {
 	observed map[string]bool
 	// listed is the resource version of the last list of all nodes.
 	listed string
+	// rewinds counts the lists of an earlier state than had been delivered before.
+	rewinds atomic.Int64
 	// annotations contains the annotation keys, resources the names of resources, and infos
 	// the names of fields of nodeInfo that signals need. They only grow. The maps are
 	// replaced rather than changed.
@@ -264,6 +267,9 @@ func (s *Nodes) Drop(n *packed.Node) []nodeChange {
 func (s *Nodes) ReplaceAt(nodes []*packed.Node, version string) []nodeChange {
 	before, now := s.byName, s.clock.Now()
 	restored := s.isRestored(version)
+	if restored {
+		s.rewinds.Add(1)
+	}
 	s.listed = version
 	s.byName, s.zones = make(map[string]*packed.Node, len(nodes)), make(Zones)
 	for _, n := range nodes {

@@ -112,6 +112,19 @@ func TestListOlderThanWrite(t *testing.T) {
 	}
 }
 
+// A list of an earlier state is counted before that state can be read.
+func TestRewindsAreCounted(t *testing.T) {
+	listed := []string{"5", "7", "6", "6", "9"}
+	want := []int64{0, 0, 1, 1, 1}
+	s := nodeSink{Nodes: NewNodes(IgnoreChange)}
+	for i, version := range listed {
+		s.ReplaceAt(nil, version)
+		if got := s.rewinds.Load(); got != want[i] {
+			t.Errorf("after lists at versions %v: %d rewinds, want %d", listed[:i+1], got, want[i])
+		}
+	}
+}
+
 // booted returns a Node in a boot.
 func booted(boot, version string) *corev1.Node {
 	return &corev1.Node{
