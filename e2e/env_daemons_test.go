@@ -109,7 +109,7 @@ func daemonLabels(ds *appsv1.DaemonSet) map[string]string {
 // run reports that the pod runs in new containers, ready or not.
 func (k *kubelet) run(pod *corev1.Pod, isReady bool) {
 	k.Helper()
-	k.setReady(pod, isReady, newContainerID())
+	k.setReady(pod, isReady, containersOf(k.boot)+string(uuid.NewUUID()))
 }
 
 // setReady reports that the pod runs in this container, ready or not.
@@ -120,6 +120,10 @@ func (k *kubelet) setReady(pod *corev1.Pod, isReady bool, containerID string) {
 }
 
 func newContainerID() string { return "containerd://" + string(uuid.NewUUID()) }
+
+// containersOf returns the prefix of the IDs of containers that a kubelet started in this boot,
+// so that what runs on a node knows the boot of its container without reading the Node.
+func containersOf(boot string) string { return "containerd://" + boot + "-" }
 
 // daemonStatus returns the status of a daemon's pod that runs in this container.
 func daemonStatus(isReady bool, containerID string) corev1.PodStatus {

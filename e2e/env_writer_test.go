@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -59,6 +60,15 @@ func (s *nodeView) pod(app string) *corev1.Pod {
 		}
 	}
 	return nil
+}
+
+// running returns the ID of a daemon's container that started in the node's present boot, or "".
+func (s *nodeView) running(app string) string {
+	id := container(s.pod(app))
+	if !strings.HasPrefix(id, containersOf(s.node.Status.NodeInfo.BootID)) {
+		return ""
+	}
+	return id
 }
 
 // driver returns the driver in the CSINode, or nil.

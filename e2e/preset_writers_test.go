@@ -66,17 +66,9 @@ func pdController() *writer {
 // started, it removes the key from its own node whenever it sees it, if the limit is set.
 func ebsDriver() *writer {
 	const name, key = "ebs-csi-node", "ebs.csi.aws.com/agent-not-ready"
-	boots := make(map[string]string)
 	return removesWhen(name, key, func(s *nodeView) bool {
-		id, boot := container(s.pod(name)), s.node.Status.NodeInfo.BootID
-		if id == "" {
-			return false
-		}
-		if boots[id] == "" {
-			boots[id] = boot
-		}
 		d := s.driver("ebs.csi.aws.com")
-		return boots[id] == boot && d != nil && d.Allocatable != nil && d.Allocatable.Count != nil
+		return s.running(name) != "" && d != nil && d.Allocatable != nil && d.Allocatable.Count != nil
 	})
 }
 
@@ -86,7 +78,7 @@ func efsDriver() *writer {
 	const name, key = "efs-csi-node", "efs.csi.aws.com/agent-not-ready"
 	done := make(map[string]bool)
 	return removesWhen(name, key, func(s *nodeView) bool {
-		id := container(s.pod(name))
+		id := s.running(name)
 		if id == "" || done[id] {
 			return false
 		}
