@@ -324,8 +324,8 @@ func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set, cl
 	p.render = func(entries []admission.Entry) *corev1.PodTemplate {
 		return admission.Parameter(b.namespace, set.Source, entries)
 	}
-	var err error
-	defer func() { b.noteUnremoved(set, err) }()
+	var err, late error
+	defer func() { b.noteUnremoved(set, cmp.Or(err, late)) }()
 	err = b.client.Get(ctx, client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.BirthParameter}, &p.have)
 	if client.IgnoreNotFound(err) != nil {
 		err = fmt.Errorf("reading the birth parameter: %w", err)
@@ -337,7 +337,7 @@ func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set, cl
 	}
 	before = admission.Entries(&p.have)
 	b.current = before
-	wanted := b.entries(set, before, failed)
+	wanted, late := b.wanted(ctx, set, before, failed)
 	if len(wanted) == 0 && apierrors.IsNotFound(err) && !set.Complete {
 		return before, failed
 	}
@@ -364,17 +364,17 @@ func (b *Reconciler) logParameter(running context.Context, err error, message st
 }
 
 // entries returns the desired entries of the parameter: those of the gates that close at
-// birth, and existing ones of gates that cannot be read at present. Older gates come
-// first; newer gates that do not fit are omitted.
-func (b *Reconciler) entries(set *gateset.Set, before map[string]admission.Entry, failed map[string]error) []admission.Entry {
+// birth, and existing ones of gates that cannot be read at present, or in keep. Older gates
+// come first; newer gates that do not fit are omitted.
+func (b *Reconciler) entries(set *gateset.Set, before map[string]admission.Entry, keep, failed map[string]error) []admission.Entry {
 	var all []admission.Entry
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if !set.ClosesAtBirth(name) && !set.Unneeded(name) {
+		if keep[name] != nil || !set.ClosesAtBirth(name) && !set.Unneeded(name) {
 			all = append(all, before[name])
 		}
 	}
 	for _, name := range byAge(set) {
-		if !set.ClosesAtBirth(name) {
+		if keep[name] != nil || !set.ClosesAtBirth(name) {
 			continue
 		}
 		e, err := admission.NewEntry(set.Declared[name])

@@ -39,7 +39,7 @@ func (b *Reconciler) syncTolerations(running context.Context, set *gateset.Set, 
 	}
 	key := client.ObjectKey{Namespace: b.namespace, Name: v1alpha1.TolerationsParameter}
 	err := b.client.Get(ctx, key, &p.have)
-	wanted := b.tolerations(set, admission.EntriesOfTolerations(&p.have), failed)
+	wanted := b.wantedTolerations(ctx, set, admission.EntriesOfTolerations(&p.have), failed)
 	switch {
 	case apierrors.IsNotFound(err) && len(wanted) == 0:
 		err = nil
@@ -63,17 +63,17 @@ func (b *Reconciler) syncTolerations(running context.Context, set *gateset.Set, 
 }
 
 // tolerations returns the desired entries of the parameter: those of the gates that set
-// tolerate, and existing ones of gates that cannot be read at present. Older gates come
-// first; entries that do not fit are omitted.
-func (b *Reconciler) tolerations(set *gateset.Set, before []admission.TolerationEntry, failed map[string]error) []admission.TolerationEntry {
+// tolerate, and existing ones of gates that cannot be read at present, or in keep. Older gates
+// come first; entries that do not fit are omitted.
+func (b *Reconciler) tolerations(set *gateset.Set, before []admission.TolerationEntry, keep, failed map[string]error) []admission.TolerationEntry {
 	var all []admission.TolerationEntry
 	for _, e := range before {
-		if !set.Tolerates(e.Gate) && !set.NotTolerating(e.Gate) {
+		if keep[e.Gate] != nil || !set.Tolerates(e.Gate) && !set.NotTolerating(e.Gate) {
 			all = append(all, e)
 		}
 	}
 	for _, name := range byAge(set) {
-		if !set.Tolerates(name) {
+		if keep[name] != nil || !set.Tolerates(name) {
 			continue
 		}
 		entries, err := admission.TolerationEntries(set.Declared[name])

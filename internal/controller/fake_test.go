@@ -5,6 +5,7 @@ package controller
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -339,7 +340,39 @@ func (w *world) setGates(complete bool, gates ...*v1alpha1.NodeGate) {
 	w.mu.Lock()
 	w.gates, w.complete = gates, complete
 	w.mu.Unlock()
+	w.storeGates(complete, gates)
 	w.c.GatesChanged()
+}
+
+// storeGates makes the API server's gates the ones that are observed. Those with the same UID keep
+// their statuses.
+func (w *world) storeGates(complete bool, gates []*v1alpha1.NodeGate) {
+	w.t.Helper()
+	api, ctx := w.c.client, context.Background()
+	var stored v1alpha1.NodeGateList
+	err := api.List(ctx, &stored)
+	for i := range stored.Items {
+		old := &stored.Items[i]
+		at := slices.IndexFunc(gates, func(ng *v1alpha1.NodeGate) bool { return ng.Name == old.Name && ng.UID == old.UID })
+		switch {
+		case at >= 0 && gates[at].ReadError == "":
+			ng := gates[at].DeepCopy()
+			ng.ResourceVersion, ng.Status = old.ResourceVersion, old.Status
+			err = errors.Join(err, api.Update(ctx, ng))
+		case at < 0 && complete:
+			err = errors.Join(err, api.Delete(ctx, old))
+		}
+	}
+	for _, ng := range gates {
+		if !slices.ContainsFunc(stored.Items, func(old v1alpha1.NodeGate) bool { return ng.Name == old.Name && ng.UID == old.UID }) {
+			ng = ng.DeepCopy()
+			ng.ResourceVersion = ""
+			err = errors.Join(err, api.Create(ctx, ng))
+		}
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // DaemonSets implements NeedsFeed.
