@@ -99,7 +99,7 @@ func (s *CSINodes) Convert(o *storagev1.CSINode) *CSINode {
 		if f.drivers == nil {
 			f.drivers = make(map[string]bool, len(o.Spec.Drivers))
 		}
-		f.drivers[s.nodes.intern.text(d.Name)] = d.Allocatable != nil && d.Allocatable.Count != nil
+		f.drivers[s.nodes.intern.Text(d.Name)] = d.Allocatable != nil && d.Allocatable.Count != nil
 	}
 	return f
 }

@@ -9,20 +9,21 @@ import (
 
 	"github.com/nodegate/nodegate/internal/expression"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/intern"
 )
 
 // deviceCounter counts devices for one query. It counts them when a slice arrives, so that
 // they are not stored.
 type deviceCounter struct {
-	query    gate.DeviceQuery
-	interner *interner
+	query gate.DeviceQuery
+	texts *intern.Texts
 	// selectors is nil if err is set, which is then the result for every device.
 	selectors []*expression.DeviceExpression
 	err       error
 }
 
-func newDeviceCounter(query gate.DeviceQuery, in *interner) *deviceCounter {
-	c := &deviceCounter{query: query, interner: in}
+func newDeviceCounter(query gate.DeviceQuery, texts *intern.Texts) *deviceCounter {
+	c := &deviceCounter{query: query, texts: texts}
 	for _, text := range query.Expressions() {
 		selector, err := expression.CompileDevice(text)
 		if err != nil {
@@ -50,19 +51,19 @@ func (c *deviceCounter) count(driver string, devices []*resourcev1.Device) (sum 
 			sum.Failed++
 			appendName(&failed, d.Name)
 			if sum.Error == "" {
-				sum.Error = c.interner.text("device " + d.Name + ": " + err.Error())
+				sum.Error = c.texts.Text("device " + d.Name + ": " + err.Error())
 			}
 		case taint != nil:
 			sum.Tainted++
 			if sum.Taint == "" {
-				sum.Taint = c.interner.text(taintText(taint) + " on device " + d.Name)
+				sum.Taint = c.texts.Text(taintText(taint) + " on device " + d.Name)
 			}
 		case selected:
 			sum.Usable++
 			appendName(&names, d.Name)
 		}
 	}
-	sum.Names, sum.FailedNames = c.interner.text(names.String()), c.interner.text(failed.String())
+	sum.Names, sum.FailedNames = c.texts.Text(names.String()), c.texts.Text(failed.String())
 	return sum
 }
 

@@ -4,14 +4,11 @@ package feed
 
 import (
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/expression"
@@ -45,7 +42,7 @@ func announcesShutdown(c *corev1.NodeCondition, boot string) bool {
 // Convert returns the facts about a Node, for keeping in memory without packing.
 func (s *Nodes) Convert(o *corev1.Node) *gate.Node {
 	n := s.describe(o)
-	n.Labels, n.Taints = s.intern.labels(n.Labels, n.Name), s.intern.taints(n.Taints)
+	n.Labels, n.Taints = s.intern.Labels(n.Labels, n.Name), s.intern.Taints(n.Taints)
 	return n
 }
 
@@ -176,72 +173,3 @@ func With(m map[string]string, key, value string) map[string]string {
 }
 
 func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }
-
-func internUID(in *interner, uid types.UID) types.UID { return types.UID(in.text(string(uid))) }
-
-// interner lets equal texts share memory. When it has grown large, it drops all entries
-// rather than keep labels of deleted nodes; texts that are in use stay valid. (Package
-// unique would drop entries more selectively, but only keeps texts whose handles are
-// referenced, and labels.Set cannot hold handles.)
-type interner struct {
-	mu    sync.Mutex
-	texts map[string]string
-	bytes int // in the texts
-}
-
-// internMax is the maximum number of entries, and internBytes that of bytes in them.
-const (
-	internMax   = 1 << 16
-	internBytes = 16 << 20
-)
-
-func newInterner() *interner { return &interner{texts: make(map[string]string)} }
-
-func (in *interner) text(s string) string {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	return in.locked(s)
-}
-
-func (in *interner) locked(s string) string {
-	if known, ok := in.texts[s]; ok {
-		return known
-	}
-	if in.bytes += len(s); len(in.texts) >= internMax || in.bytes > internBytes {
-		clear(in.texts)
-		in.bytes = len(s)
-	}
-	in.texts[s] = s
-	return s
-}
-
-// labels interns a node's labels. A value that equals the node's name, such as its
-// hostname, is not interned because no other node has it.
-func (in *interner) labels(set map[string]string, name string) labels.Set {
-	if len(set) == 0 {
-		return nil
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	out := make(labels.Set, len(set))
-	for key, value := range set {
-		if value == name {
-			out[in.locked(key)] = name
-			continue
-		}
-		out[in.locked(key)] = in.locked(value)
-	}
-	return out
-}
-
-func (in *interner) taints(taints []corev1.Taint) []corev1.Taint {
-	if len(taints) == 0 {
-		return nil
-	}
-	out := make([]corev1.Taint, len(taints))
-	for i, t := range taints {
-		t.Key, t.Value, t.Effect = in.text(t.Key), in.text(t.Value), corev1.TaintEffect(in.text(string(t.Effect)))
-		out[i] = t
-	}
-	return out
-}

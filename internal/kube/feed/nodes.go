@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/intern"
 	"github.com/nodegate/nodegate/internal/kube/nodediff"
 	"github.com/nodegate/nodegate/internal/kube/packed"
 )
@@ -24,7 +25,7 @@ type Nodes struct {
 	// changed is called without locks.
 	changed func(name string, change gate.Change)
 	packer  *packed.Packer
-	intern  *interner
+	intern  *intern.Texts
 	early   earlyNames
 	clock   clock.PassiveClock
 
@@ -56,7 +57,7 @@ type Nodes struct {
 func NewNodes(changed func(string, gate.Change)) *Nodes {
 	return &Nodes{
 		clock: clock.RealClock{}, boots: newBoots(), observed: make(map[string]bool),
-		changed: changed, packer: packed.NewPacker(packed.NewDictionaries()), intern: newInterner(), readVersion: -1,
+		changed: changed, packer: packed.NewPacker(packed.NewDictionaries()), intern: intern.New(), readVersion: -1,
 		byName: make(map[string]*packed.Node), zones: make(Zones), silent: make(silences),
 	}
 }

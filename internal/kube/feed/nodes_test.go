@@ -332,19 +332,3 @@ func TestNodesWithTheSameBoot(t *testing.T) {
 		same()
 	})
 }
-
-// Texts that one node changes without end, such as the names of its devices, do not fill the
-// memory.
-func TestInternedTextsAreBounded(t *testing.T) {
-	in := newInterner()
-	for i := range 3 * internBytes / 8000 {
-		in.text(fmt.Sprintf("%08000d", i))
-	}
-	sum := 0
-	for text := range in.texts {
-		sum += len(text)
-	}
-	if sum == 0 || sum > internBytes || in.bytes != sum {
-		t.Errorf("%d bytes are interned, counted are %d, the limit is %d", sum, in.bytes, internBytes)
-	}
-}

@@ -111,9 +111,9 @@ func (s *Objects) Convert(o runtime.Object) *ObjectFact {
 			f.name = f.nodes[i] // shares memory
 		}
 		f.facts[i] = v.evaluate(content)
-		f.facts[i].Name, f.facts[i].Error = f.name, s.nodes.intern.text(f.facts[i].Error)
+		f.facts[i].Name, f.facts[i].Error = f.name, s.nodes.intern.Text(f.facts[i].Error)
 		if owner := nodeOwner(m.GetOwnerReferences(), node); owner != nil {
-			f.facts[i].Owner = internUID(s.nodes.intern, owner.UID)
+			f.facts[i].Owner = s.nodes.intern.UID(owner.UID)
 		}
 	}
 	return f

@@ -118,12 +118,12 @@ func (s *ResourceSlices) Convert(o *resourcev1.ResourceSlice) *ResourceSlice {
 	f := &ResourceSlice{
 		node: s.nodes.nameOf(ptr.Deref(o.Spec.NodeName, "")),
 		ResourceSlice: gate.ResourceSlice{
-			Name: o.Name, Pool: s.nodes.intern.text(o.Spec.Pool.Name),
+			Name: o.Name, Pool: s.nodes.intern.Text(o.Spec.Pool.Name),
 			Generation: o.Spec.Pool.Generation, Count: o.Spec.Pool.ResourceSliceCount,
 		},
 	}
 	if owner := nodeOwner(o.OwnerReferences, f.node); owner != nil {
-		f.Owner = internUID(s.nodes.intern, owner.UID)
+		f.Owner = s.nodes.intern.UID(owner.UID)
 	}
 	for i := range s.counted {
 		f.devices = append(f.devices, s.counted[i].count(o.Spec.Driver, pointersTo(o.Spec.Devices)))

@@ -147,7 +147,7 @@ func (s *SharedSlices) Convert(o *resourcev1.ResourceSlice) *SharedSlice {
 	f := &SharedSlice{facts: make([]gate.SharedSlice, len(s.views))}
 	for i, v := range s.views {
 		f.facts[i] = gate.SharedSlice{
-			Name: o.Name, Pool: s.nodes.intern.text(o.Spec.Pool.Name), Generation: o.Spec.Pool.Generation, Count: o.Spec.Pool.ResourceSliceCount,
+			Name: o.Name, Pool: s.nodes.intern.Text(o.Spec.Pool.Name), Generation: o.Spec.Pool.Generation, Count: o.Spec.Pool.ResourceSliceCount,
 			Counters: len(o.Spec.SharedCounters) > 0,
 		}
 		for j := range sets {
