@@ -5,6 +5,8 @@ package controller
 import (
 	"context"
 	"time"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 const (
@@ -45,4 +47,17 @@ func (c *Controller) awaitFeeds(ctx context.Context) bool {
 		}
 	}
 	return true
+}
+
+// catchUp waits until the gates are compiled as they are now: the watch of a replica that takes over
+// may be late, and the former leader has acted on later gates. It returns false if the context ends.
+func (c *Controller) catchUp(ctx context.Context) bool {
+	err := c.gateFeed.CatchUp(ctx, func(ng *v1alpha1.NodeGate) bool {
+		known, declared := c.set.Load().Declared[ng.Name]
+		return declared && known.UID == ng.UID && known.Generation >= ng.Generation
+	})
+	if err != nil && ctx.Err() == nil {
+		c.log.Error(err, "starting although gates may have changed")
+	}
+	return ctx.Err() == nil
 }

@@ -391,7 +391,11 @@ func (w *world) GatesFrom() string {
 
 func (w *world) DeletedGates() map[string]bool { return nil }
 func (w *world) GatesError() error             { return nil }
-func (w *world) SetNeeds(gate.Needs)           {}
+
+// CatchUp implements GateFeed. The world's watch of gates is never late.
+func (w *world) CatchUp(context.Context, func(*v1alpha1.NodeGate) bool) error { return nil }
+
+func (w *world) SetNeeds(gate.Needs) {}
 func (w *world) Unsynced() []string {
 	if w.unsyncedFeeds == nil {
 		return nil

@@ -54,6 +54,9 @@ type GateFeed interface {
 	// DeletedGates returns the names of gates that are known to have been deleted, even if
 	// the list is not complete.
 	DeletedGates() map[string]bool
+	// CatchUp waits until has returns true for every gate in its present state. It returns an error
+	// if that takes too long.
+	CatchUp(ctx context.Context, has func(*v1alpha1.NodeGate) bool) error
 	// GatesError returns the error that prevents reading the gates, or nil.
 	GatesError() error
 }

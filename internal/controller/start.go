@@ -19,7 +19,7 @@ import (
 // that hangs.
 func (c *Controller) Start(ctx context.Context) error {
 	defer c.queue.ShutDown()
-	if !c.awaitFeeds(ctx) {
+	if !c.awaitFeeds(ctx) || !c.catchUp(ctx) {
 		return nil
 	}
 	c.bypass = bypass.New(bypass.Options{

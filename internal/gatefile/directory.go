@@ -96,6 +96,9 @@ func (d *Directory) Status() reflector.Status {
 	return reflector.Status{Name: gates.GatesName + " in " + d.path, Synced: v.read, Live: v.read && v.err == nil, Err: v.err}
 }
 
+// CatchUp implements gates.Source. The files are read whenever they may have changed.
+func (*Directory) CatchUp(context.Context, func(*v1alpha1.NodeGate) bool) error { return nil }
+
 // Run implements gates.Source.
 func (d *Directory) Run(ctx context.Context, changed func()) {
 	w := d.watch()

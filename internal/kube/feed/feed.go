@@ -162,6 +162,11 @@ func (f *Feed) GatesFrom() string { return f.gates.Name() }
 // list of gates is not complete. It must not be modified.
 func (f *Feed) DeletedGates() map[string]bool { return f.gates.Deleted() }
 
+// CatchUp is gates.Source.CatchUp.
+func (f *Feed) CatchUp(ctx context.Context, has func(*v1alpha1.NodeGate) bool) error {
+	return f.gates.CatchUp(ctx, has)
+}
+
 // GatesError returns why it is unknown whether the list of gates is complete. It is nil
 // if the list is complete or is expected to be soon.
 func (f *Feed) GatesError() error { return f.gates.Err() }

@@ -42,6 +42,9 @@ type Source interface {
 	Err() error
 	// Status returns the status of the source's feed.
 	Status() reflector.Status
+	// CatchUp waits until has returns true for every gate in its present state, which CatchUp reads,
+	// or returns why it no longer waits.
+	CatchUp(ctx context.Context, has func(*v1alpha1.NodeGate) bool) error
 }
 
 // apiSource provides the NodeGates of the API server.
