@@ -23,7 +23,7 @@ import (
 // new Nodes would be created without the taint of a gate whose status says that it closes them.
 // Therefore an entry is only changed or removed if the API server has no state of its gate that has
 // not been observed. An entry may be added without this: at worst, nodes are closed for a gate that
-// has just been deleted, and opened when that is observed.
+// has just been deleted or disabled, and opened when that is observed.
 
 // errUnobserved is why an entry of a gate remains.
 var errUnobserved = errors.New("the gate has changed, and the change has not been observed yet")

@@ -3,6 +3,7 @@
 package birth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -112,11 +113,7 @@ func TestEntriesOfUnobservedGatesRemain(t *testing.T) {
 			if c.observed != nil {
 				observed = append(observed, c.observed)
 			}
-			source := c.source
-			if source == "" {
-				source = v1alpha1.SourceCRD
-			}
-			birth, tolerations := v.reconciled(source, observed...)
+			birth, tolerations := v.reconciled(cmp.Or(c.source, v1alpha1.SourceCRD), observed...)
 			if birth != c.want || tolerations != c.want {
 				t.Errorf("entries %q and %q, want %q", birth, tolerations, c.want)
 			}

@@ -52,10 +52,11 @@ func (g apiSource) firstWithout(ctx context.Context, has func(*v1alpha1.NodeGate
 	if err != nil {
 		return "", err
 	}
-	return name, meta.EachListItem(list, func(o runtime.Object) error {
+	err = meta.EachListItem(list, func(o runtime.Object) error {
 		if ng := &o.(*gateclient.StoredGate).NodeGate; name == "" && !has(ng) {
 			name = ng.Name
 		}
 		return nil
 	})
+	return name, err
 }
