@@ -86,8 +86,9 @@ var mayImport = map[string][]string{
 	"internal/birth":                     {"api/v1alpha1", "internal/admission", "internal/gateset", "internal/telemetry"},
 	"internal/bypass":                    {"api/v1alpha1", "internal/fleet", "internal/gate", "internal/gateset", "internal/kube/boundpods", "internal/telemetry"},
 	"internal/nodequeue":                 {},
+	"internal/readinessrules":            {"internal/writers"},
 	"internal/controller/controllertest": {"api/v1alpha1", "internal/admission", "internal/gate"},
-	"internal/controller":                {"api/v1alpha1", "internal/access", "internal/admission", "internal/birth", "internal/bypass", "internal/election", "internal/fleet", "internal/gate", "internal/gateset", "internal/kube/boundpods", "internal/kube/feed", "internal/kube/gates", "internal/kube/reflector", "internal/kube/write", "internal/nodequeue", "internal/signal", "internal/telemetry", "internal/webhook", "internal/writers"},
+	"internal/controller":                {"api/v1alpha1", "internal/access", "internal/admission", "internal/birth", "internal/bypass", "internal/election", "internal/fleet", "internal/gate", "internal/gateset", "internal/kube/boundpods", "internal/kube/feed", "internal/kube/gates", "internal/kube/reflector", "internal/kube/write", "internal/nodequeue", "internal/readinessrules", "internal/signal", "internal/telemetry", "internal/webhook", "internal/writers"},
 
 	// The node agent, and the plugin of the container runtime that holds pods.
 	"internal/hold":        {},

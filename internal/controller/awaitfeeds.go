@@ -23,8 +23,8 @@ const (
 // awaitFeeds waits until the controller is ready or it is no longer worthwhile to wait. Until
 // the gates have been compiled in this term, it waits in any case: a leader without gates would
 // write a parameter with which the birth policy closes nothing, and a leader with the gates of
-// its previous term would open new gates as deleted. That takes at most rulesMaxWait, and the
-// rest of an attempt to list rules. It returns false if the context ends first.
+// its previous term would open new gates as deleted. That takes at most readinessrules.MaxWait, and
+// the rest of an attempt to list rules. It returns false if the context ends first.
 func (c *Controller) awaitFeeds(ctx context.Context) bool {
 	ticker := c.clock.NewTicker(feedInterval)
 	defer ticker.Stop()

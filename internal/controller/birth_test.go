@@ -25,6 +25,7 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/birth"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/readinessrules"
 )
 
 // parameters returns the taint keys in the parameter, by gate.
@@ -260,7 +261,7 @@ func TestParameterIsKeptUntilGatesAreCompiled(t *testing.T) {
 		if err := w.c.client.Create(t.Context(), admission.Parameter("nodegate-system", v1alpha1.SourceCRD, []admission.Entry{entry})); err != nil {
 			t.Fatal(err)
 		}
-		controllertest.Pass(rulesMaxWait + time.Minute)
+		controllertest.Pass(readinessrules.MaxWait + time.Minute)
 		if n := without.Load(); n > 0 {
 			t.Errorf("the parameter was written %d times without a source", n)
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 	"github.com/nodegate/nodegate/internal/kube/write"
 	"github.com/nodegate/nodegate/internal/nodequeue"
+	"github.com/nodegate/nodegate/internal/readinessrules"
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
@@ -77,7 +78,7 @@ type Controller struct {
 	metrics     *telemetry.Metrics
 	birth       *birth.Reconciler
 	guards      *birth.GuardProber
-	rules       *readinessRules
+	rules       *readinessrules.Rules
 	permissions *permissions
 	events      *telemetry.Recorder
 	liveness    liveness
@@ -129,7 +130,7 @@ func New(o Options, api client.WithWatch, m *telemetry.Metrics) *Controller {
 	c.birth = birth.New(api, o.Namespace, o.Log)
 	c.compiler = gateset.NewCompiler(c.GatesChanged)
 	c.guards = birth.NewGuardProber(api, o.Namespace, o.Log, m)
-	c.rules = newReadinessRules(api, o.Clock, o.Log)
+	c.rules = readinessrules.New(api, o.Clock, o.Log)
 	c.permissions = newPermissions(api, o.Log)
 	c.events = telemetry.NewRecorder(api, o.Clock, o.Log, m)
 	c.set.Store(&gateset.Set{})
@@ -185,9 +186,8 @@ func (c *Controller) Follow(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { c.compiler.Run(ctx) })
-	running.Go(func() { c.rules.watch(ctx) })
-	running.Go(func() { c.rules.run(ctx) })
-	ticker := c.clock.NewTicker(rulesInterval)
+	running.Go(func() { c.rules.Run(ctx) })
+	ticker := c.clock.NewTicker(readinessrules.Interval)
 	defer ticker.Stop()
 	var refreshed time.Time
 	var before map[string]string
@@ -198,9 +198,9 @@ func (c *Controller) Follow(ctx context.Context) {
 		}
 		due = due || c.clock.Since(refreshed) >= refreshInterval || c.settledSince(refreshed)
 		gap := refreshDelay
-		switch managed, known := c.rules.managed(); {
+		switch managed, known := c.rules.Managed(); {
 		case !known:
-			gap = rulesRetry
+			gap = readinessrules.Retry
 			c.GatesChanged() // they must still be compiled
 		case !due && maps.Equal(managed, before):
 			continue
@@ -225,14 +225,14 @@ func (c *Controller) awaitChange(ctx context.Context, tick <-chan time.Time) (ga
 		return false
 	case <-c.gatesChanged:
 		gates = true
-	case <-c.rules.changed:
+	case <-c.rules.Changed():
 	case <-tick:
-	case result := <-c.rules.listed:
-		if !c.rules.take(result) {
+	case result := <-c.rules.Listed():
+		if !c.rules.Take(result) {
 			return false
 		}
 	}
-	c.rules.request(ctx)
+	c.rules.Request(ctx)
 	return gates
 }
 

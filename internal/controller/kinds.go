@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/readinessrules"
 )
 
 // kinds are the kinds of all objects that Process.Client reads and writes, by the scope of
@@ -23,7 +24,7 @@ var kinds = map[meta.RESTScope][]schema.GroupVersionKind{
 	meta.RESTScopeRoot: {
 		corev1.SchemeGroupVersion.WithKind("Node"),
 		v1alpha1.GroupVersion.WithKind("NodeGate"),
-		readinessRule,
+		readinessrules.Kind,
 		authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"),
 		authenticationv1.SchemeGroupVersion.WithKind("TokenReview"),
 		authorizationv1.SchemeGroupVersion.WithKind("SelfSubjectAccessReview"),

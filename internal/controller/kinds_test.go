@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/readinessrules"
 )
 
 // Each kind has a resource with the right scope, and, except for the rules of another
@@ -24,7 +25,7 @@ func TestKinds(t *testing.T) {
 			if err != nil || mapping.Scope.Name() != scope.Name() {
 				t.Errorf("%s: %+v, %v; want scope %s", kind, mapping, err, scope.Name())
 			}
-			if kind != readinessRule && !scheme.Recognizes(kind) {
+			if kind != readinessrules.Kind && !scheme.Recognizes(kind) {
 				t.Errorf("%s has no type", kind)
 			}
 		}

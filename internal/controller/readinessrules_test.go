@@ -23,6 +23,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/readinessrules"
 )
 
 // A rule that begins or ceases to manage a gate's taint is detected within a minute. While
@@ -44,14 +45,14 @@ func TestReadinessRulesAreObserved(t *testing.T) {
 		}
 		controllertest.Pass(10 * time.Second)
 		before := w.readCount()
-		controllertest.Pass(refreshInterval + rulesInterval)
+		controllertest.Pass(refreshInterval + readinessrules.Interval)
 		reads := w.readCount() - before
 		if reads < fleet || reads > 2*fleet {
-			t.Errorf("%d nodes were reconciled %d times in %s, want once each", fleet, reads, refreshInterval+rulesInterval)
+			t.Errorf("%d nodes were reconciled %d times in %s, want once each", fleet, reads, refreshInterval+readinessrules.Interval)
 		}
 		for _, now := range []bool{true, false} {
 			managed.Store(now)
-			controllertest.Pass(rulesInterval + 5*time.Second)
+			controllertest.Pass(readinessrules.Interval + 5*time.Second)
 			if accepted() == now {
 				t.Errorf("accepted: %t, although a rule manages its taint: %t", accepted(), now)
 			}
@@ -103,7 +104,7 @@ func TestReadinessRulesAreWatched(t *testing.T) {
 }
 
 // While it is unknown whether a rule manages a gate's taint, the gate closes nothing. If
-// the list never succeeds, the gate works after rulesMaxWait.
+// the list never succeeds, the gate works after readinessrules.MaxWait.
 func TestFirstListOfReadinessRulesFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		fails time.Duration
@@ -126,7 +127,7 @@ func TestFirstListOfReadinessRulesFails(t *testing.T) {
 					}
 					return []unstructured.Unstructured{rule(controllertest.TaintKey)}, nil
 				}))()
-				controllertest.Pass(rulesMaxWait - time.Second)
+				controllertest.Pass(readinessrules.MaxWait - time.Second)
 				if w.written() > 0 {
 					t.Errorf("%d nodes were written while it was unknown whether a rule manages the taint", w.written())
 				}
@@ -161,7 +162,7 @@ func TestNextTermKnowsTheRules(t *testing.T) {
 		fails.Store(true)
 		w.tookOver, w.before = true, w.c
 		defer w.start(logr.Discard(), funcs)()
-		controllertest.Pass(rulesMaxWait + 2*statusInterval)
+		controllertest.Pass(readinessrules.MaxWait + 2*statusInterval)
 		if meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted) {
 			t.Error("the gate is accepted although a rule manages its taint")
 		}
@@ -185,7 +186,7 @@ func TestListOfReadinessRulesHangs(t *testing.T) {
 		funcs := listingRules(func() (all []unstructured.Unstructured, err error) {
 			if hangs.Load() {
 				select {
-				case <-time.After(rulesTimeout):
+				case <-time.After(readinessrules.Timeout):
 					return nil, context.DeadlineExceeded
 				case <-answer:
 				}
@@ -218,10 +219,10 @@ func TestListOfReadinessRulesHangs(t *testing.T) {
 			w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit"); isClosed(n, "gate", v1alpha1.ReasonBirth) })
 		}
 
-		controllertest.Pass(2 * rulesTimeout)
+		controllertest.Pass(2 * readinessrules.Timeout)
 		managed.Store(new(rule(controllertest.TaintKey)))
 		w.c.GatesChanged()
-		controllertest.Pass(rulesTimeout / 2)
+		controllertest.Pass(readinessrules.Timeout / 2)
 		close(answer)
 		controllertest.Pass(2 * statusInterval)
 		if meta.IsStatusConditionTrue(w.stored("gate").Status.Conditions, v1alpha1.ConditionAccepted) {
@@ -241,7 +242,7 @@ func TestReadinessRuleOlderThanAGate(t *testing.T) {
 		})
 		var managed atomic.Bool
 		defer w.start(logr.Discard(), listingRules(func() (all []unstructured.Unstructured, err error) {
-			<-time.After(rulesPatience / 2)
+			<-time.After(readinessrules.Patience / 2)
 			if managed.Load() {
 				all = append(all, rule(controllertest.TaintKey))
 			}

@@ -134,7 +134,7 @@ func (r *replica) successor(before *Controller) *Controller {
 func (c *Controller) succeed(before *Controller) {
 	c.set.Store(before.set.Load())
 	c.needs.Store(before.needs.Load())
-	c.rules.byKey = before.rules.byKey
+	c.rules.Succeed(before.rules)
 }
 
 // run participates in the election, and leads, repeatedly until the context ends or the

@@ -20,6 +20,7 @@ import (
 	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/readinessrules"
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
@@ -35,13 +36,13 @@ func TestNextControllerStartsWithTheGates(t *testing.T) {
 	defer first.queue.ShutDown()
 	first.needs.Store(&gate.Needs{})
 	first.set.Store(&gateset.Set{Seq: 7})
-	first.rules.byKey = map[string]string{controllertest.TaintKey: "rule"}
+	first.rules.Take(map[string]string{controllertest.TaintKey: "rule"})
 	next := r.successor(first)
 	defer next.queue.ShutDown()
 	if next.set.Load().Seq != 7 || next.needs.Load() == nil {
 		t.Errorf("the next Controller has set %d and needs %v, want set 7 and the needs", next.set.Load().Seq, next.needs.Load())
 	}
-	if managed, known := next.rules.managed(); !known || managed[controllertest.TaintKey] != "rule" {
+	if managed, known := next.rules.Managed(); !known || managed[controllertest.TaintKey] != "rule" {
 		t.Errorf("the next Controller has the keys %v of rules, want those of the first", managed)
 	}
 	if r.current.Load() != first {
@@ -183,7 +184,7 @@ func TestNextTermWaitsForItsOwnGates(t *testing.T) {
 		if err := w.c.client.Create(t.Context(), admission.Parameter("nodegate-system", v1alpha1.SourceCRD, []admission.Entry{entry})); err != nil {
 			t.Fatal(err)
 		}
-		for _, waited := range []time.Duration{5 * time.Second, rulesMaxWait} {
+		for _, waited := range []time.Duration{5 * time.Second, readinessrules.MaxWait} {
 			controllertest.Pass(waited)
 			if n := w.closed(); n != 1 || w.node("n0000").Records["gate"] == "" {
 				t.Errorf("after %s: %d nodes are closed, records %v, want the node to remain closed", waited, n, w.node("n0000").Records)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package readinessrules
 
 import (
 	"context"
@@ -16,13 +16,13 @@ var errWatchFailed = errors.New("the API server ended the watch with an error")
 
 // watch signals changes of rules until the context ends. Rules are only listed if their
 // watch signals a change, so a watch that fails, or that is not permitted, delays the
-// next list by at most rulesInterval.
-func (r *readinessRules) watch(ctx context.Context) {
+// next list by at most Interval.
+func (r *Rules) watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		pause := rulesRetry
+		pause := Retry
 		if err := r.watchOnce(ctx); err != nil {
 			r.log.V(1).Info("not watching NodeReadinessRules", "reason", err.Error())
-			pause = rulesInterval // usually, the resource does not exist
+			pause = Interval // usually, the resource does not exist
 		}
 		select {
 		case <-ctx.Done():
@@ -33,9 +33,9 @@ func (r *readinessRules) watch(ctx context.Context) {
 
 // watchOnce signals changes of rules until the watch ends. It receives metadata only,
 // because the status of a rule may list all nodes and changes with each of them.
-func (r *readinessRules) watchOnce(ctx context.Context) error {
+func (r *Rules) watchOnce(ctx context.Context) error {
 	var list metav1.PartialObjectMetadataList
-	list.SetGroupVersionKind(readinessRuleList)
+	list.SetGroupVersionKind(listKind)
 	w, err := r.client.Watch(ctx, &list)
 	if err != nil {
 		return fmt.Errorf("starting a watch: %w", err)
@@ -61,7 +61,7 @@ func (r *readinessRules) watchOnce(ctx context.Context) error {
 
 // observe signals an event unless it is about a rule's status only, which does not change
 // the generation.
-func (r *readinessRules) observe(event watch.Event, generations map[types.UID]int64) {
+func (r *Rules) observe(event watch.Event, generations map[types.UID]int64) {
 	rule, ok := event.Object.(metav1.Object)
 	if !ok {
 		return
@@ -78,7 +78,7 @@ func (r *readinessRules) observe(event watch.Event, generations map[types.UID]in
 	r.signal()
 }
 
-func (r *readinessRules) signal() {
+func (r *Rules) signal() {
 	select {
 	case r.changed <- struct{}{}:
 	default: // already signaled
