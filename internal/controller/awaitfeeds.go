@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 const (
@@ -50,14 +51,21 @@ func (c *Controller) awaitFeeds(ctx context.Context) bool {
 }
 
 // catchUp waits until the gates are compiled as they are now: the watch of a replica that takes over
-// may be late, and the former leader has acted on later gates. It returns false if the context ends.
+// may be late, and the former leader has acted on later gates. If that takes too long, gates that are
+// not known do not count as deleted until the watch has been replaced, or was not late. It returns
+// false if the context ends.
 func (c *Controller) catchUp(ctx context.Context) bool {
 	err := c.gateFeed.CatchUp(ctx, func(ng *v1alpha1.NodeGate) bool {
 		known, declared := c.set.Load().Declared[ng.Name]
 		return declared && known.UID == ng.UID && known.Generation >= ng.Generation
 	})
-	if err != nil && ctx.Err() == nil {
-		c.log.Error(err, "starting although gates may have changed")
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case err == nil:
+		return true
 	}
-	return ctx.Err() == nil
+	c.log.Error(err, "starting although gates may have changed")
+	c.settle(reflector.SilentAfter)
+	return c.awaitFeeds(ctx)
 }

@@ -64,6 +64,7 @@ type world struct {
 	stale      map[string]gate.Node
 	rewinds    atomic.Int64
 	refreshErr error // result of Refresh
+	catchUpErr error // result of CatchUp
 	// fail, if set, is called before a write, and may return the write's error. after, if
 	// set, is called after a write, with the lock held.
 	fail  func(node string) error
@@ -392,8 +393,8 @@ func (w *world) GatesFrom() string {
 func (w *world) DeletedGates() map[string]bool { return nil }
 func (w *world) GatesError() error             { return nil }
 
-// CatchUp implements GateFeed. The world's watch of gates is never late.
-func (w *world) CatchUp(context.Context, func(*v1alpha1.NodeGate) bool) error { return nil }
+// CatchUp implements GateFeed.
+func (w *world) CatchUp(context.Context, func(*v1alpha1.NodeGate) bool) error { return w.catchUpErr }
 
 func (w *world) SetNeeds(gate.Needs) {}
 func (w *world) Unsynced() []string {

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,15 +15,19 @@ import (
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
+	"github.com/nodegate/nodegate/internal/readinessrules"
 )
 
 // The files of a leader that took over may be older than those of the previous leader, because kubelets
 // update mounted ConfigMaps minutes apart. For a while, a gate that is not in them does not count as
-// deleted: neither at once, although the files have been read before the takeover, nor later.
-func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
+// deleted: neither at once, although the files have been read before the takeover, nor later. The same
+// applies if the watch of NodeGates is late.
+func TestGatesAreIncompleteAfterATakeover(t *testing.T) {
 	for _, test := range []struct {
 		source   string
 		tookOver bool
+		late     error         // the result of CatchUp
 		standBy  time.Duration // from the start to the takeover
 		rules    time.Duration // for which lists of NodeReadinessRules take
 		want     time.Duration // for which the gate remains
@@ -32,6 +37,7 @@ func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
 		{source: v1alpha1.SourceFiles, tookOver: true, standBy: 5 * time.Second, rules: 300 * time.Millisecond, want: filesSettleAfter},
 		{source: v1alpha1.SourceFiles},
 		{source: v1alpha1.SourceCRD, tookOver: true},
+		{source: v1alpha1.SourceCRD, tookOver: true, late: errors.New("not observed"), want: reflector.SilentAfter},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			entry, err := admission.NewEntry(controllertest.Gate("gate"))
@@ -39,7 +45,7 @@ func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := newWorld(t)
-			w.source, w.tookOver = test.source, test.tookOver
+			w.source, w.tookOver, w.catchUpErr = test.source, test.tookOver, test.late
 			w.add(1, func(_ int, n *gate.Node) {
 				isClosed(n, "gate", v1alpha1.ReasonBirth)
 				n.Records["gate"] = strings.Replace(n.Records["gate"], v1alpha1.SourceCRD, test.source, 1)
@@ -73,7 +79,7 @@ func TestFilesAreIncompleteAfterATakeover(t *testing.T) {
 			if logged := log.Count("do not count as deleted yet") == 1; logged != (test.want > 0) {
 				t.Errorf("%+v: the log is %v", test, log.All())
 			}
-			controllertest.Pass(20*time.Second + rulesInterval)
+			controllertest.Pass(20*time.Second + readinessrules.Interval)
 			if w.closed() != 0 || w.node("n0000").Records["gate"] != "" {
 				t.Errorf("%+v: the deleted gate is not open a minute after %s", test, test.want)
 			}
