@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -26,7 +27,7 @@ type CSINodes struct {
 	// changed is called, without locks, with the name of a node whose CSINode has
 	// changed.
 	changed func(node string)
-	nodes   *Nodes
+	nodes   *nodestore.Store
 
 	mu     sync.RWMutex
 	byName map[string]*CSINode
@@ -35,7 +36,7 @@ type CSINodes struct {
 var _ reflector.Sink[*CSINode] = (*CSINodes)(nil)
 
 // NewCSINodes returns an empty CSINodes.
-func NewCSINodes(changed func(string), nodes *Nodes) *CSINodes {
+func NewCSINodes(changed func(string), nodes *nodestore.Store) *CSINodes {
 	return &CSINodes{changed: changed, nodes: nodes, byName: make(map[string]*CSINode)}
 }
 
@@ -90,7 +91,7 @@ func (s *CSINodes) Replace(all []*CSINode) {
 // Convert returns the facts about a CSINode. The owner is the Node for which a kubelet
 // created the CSINode. It is empty if no owner reference names a Node of the CSINode's name.
 func (s *CSINodes) Convert(o *storagev1.CSINode) *CSINode {
-	f := &CSINode{node: s.nodes.nameOf(o.Name)}
+	f := &CSINode{node: s.nodes.NameOf(o.Name)}
 	if owner := nodeOwner(o.OwnerReferences, o.Name); owner != nil {
 		f.owner = owner.UID
 	}
@@ -99,7 +100,7 @@ func (s *CSINodes) Convert(o *storagev1.CSINode) *CSINode {
 		if f.drivers == nil {
 			f.drivers = make(map[string]bool, len(o.Spec.Drivers))
 		}
-		f.drivers[s.nodes.intern.Text(d.Name)] = d.Allocatable != nil && d.Allocatable.Count != nil
+		f.drivers[s.nodes.Texts.Text(d.Name)] = d.Allocatable != nil && d.Allocatable.Count != nil
 	}
 	return f
 }

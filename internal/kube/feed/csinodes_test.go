@@ -3,7 +3,6 @@
 package feed
 
 import (
-	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 func testCSINode(name string, owner types.UID, drivers ...storagev1.CSINodeDriver) *storagev1.CSINode {
@@ -127,7 +127,7 @@ var otherOwners = map[string]func(*metav1.OwnerReference){
 }
 
 func TestCSINodeFacts(t *testing.T) {
-	s := NewCSINodes(func(string) {}, NewNodes(IgnoreChange))
+	s := NewCSINodes(func(string) {}, nodestore.New(nodestore.Options{}))
 	uncounted := driver("c")
 	uncounted.Allocatable = &storagev1.VolumeNodeResources{}
 	got := s.Convert(testCSINode("n", "u", driver("a"), driver("b", 0), uncounted))
@@ -140,23 +140,6 @@ func TestCSINodeFacts(t *testing.T) {
 		change(&stranger.OwnerReferences[0])
 		if got := s.Convert(stranger); got.owner != "" {
 			t.Errorf("%s: owner %s, want none", name, got.owner)
-		}
-	}
-}
-
-// A resource is missing if its quantity is expensive to compare. A kubelet can report it for
-// its own node, and comparing or packing it would delay the facts of all nodes.
-func TestAllocatableOutOfRange(t *testing.T) {
-	s := NewNodes(IgnoreChange)
-	s.Need(gate.Needs{Resources: []string{"a", "b", "c", "d"}})
-	n := kubetest.Node("n", "u", func(n *corev1.Node) {
-		n.Status.Allocatable = corev1.ResourceList{
-			"a": resource.MustParse("8"), "b": resource.MustParse("1e99"), "c": resource.MustParse("1e201"), "d": resource.MustParse("-1e999999999"),
-		}
-	})
-	for how, got := range map[string]map[string]resource.Quantity{"kept": s.Convert(n).Allocatable, "packed": s.pack(n).Unpack().Allocatable} {
-		if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{"a", "b"}) {
-			t.Errorf("%s: %v", how, names)
 		}
 	}
 }

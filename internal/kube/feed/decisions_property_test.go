@@ -24,6 +24,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/packed"
 	signals "github.com/nodegate/nodegate/internal/signal"
 )
@@ -31,14 +32,17 @@ import (
 // oracle keeps a fleet as whole objects, beside a feed that receives all their changes.
 type oracle struct {
 	feed    *Feed
+	sink    nodestore.Sink
 	handler *recorder
 	gates   []gate.Gate
 	now     time.Time
 
-	version int
-	nodes   map[string]*corev1.Node
-	pods    map[string]*corev1.Pod
-	sets    gate.DaemonSets
+	// heartbeats is true if a gate needs them.
+	heartbeats bool
+	version    int
+	nodes      map[string]*corev1.Node
+	pods       map[string]*corev1.Pod
+	sets       gate.DaemonSets
 }
 
 // Decisions based on the stored facts equal those based on whole objects, and every
@@ -124,7 +128,9 @@ func (o *oracle) newGate(t *rapid.T, i int, source v1alpha1.SignalSource) gate.G
 func (o *oracle) begin(needs gate.Needs) {
 	o.feed = newFeed(newFakeAPI().sources(), Options{Handler: o.handler})
 	o.feed.SetNeeds(needs)
-	o.feed.nodes.readVersion = o.feed.nodes.neededVersion
+	o.heartbeats = needs.Heartbeats
+	o.sink = o.feed.nodes.Sink(o.feed.nodes.NeededVersion())
+	o.sink.Replace(nil)
 	nodes := &nodeFeed{running: o.feed.newRunning(nodesName)}
 	setLive(nodes.running)
 	o.feed.nodeFeed.Store(nodes)
@@ -180,8 +186,7 @@ func (o *oracle) setGateState(t *rapid.T, n *corev1.Node, g gate.Gate, since met
 func (o *oracle) nodeChanged(t *rapid.T) {
 	n := o.draw(t)
 	o.nodes[n.Name] = n
-	fact := o.feed.nodes.pack(n)
-	o.feed.nodes.Update(func() []nodeChange { return o.feed.nodes.Put(fact) })
+	o.sink.Put(o.feed.nodes.Pack(n))
 }
 
 func (o *oracle) someNode(t *rapid.T) *corev1.Node {
@@ -199,15 +204,13 @@ func (o *oracle) heartbeat(t *rapid.T) {
 		n.Status.Conditions[i].LastHeartbeatTime = metav1.NewTime(o.now)
 	}
 	o.nodes[n.Name] = n
-	fact := o.feed.nodes.pack(n)
-	o.feed.nodes.Update(func() []nodeChange { return o.feed.nodes.Put(fact) })
+	o.sink.Put(o.feed.nodes.Pack(n))
 }
 
 func (o *oracle) nodeDeleted(t *rapid.T) {
 	n := o.someNode(t)
 	delete(o.nodes, n.Name)
-	fact := o.feed.nodes.pack(n)
-	o.feed.nodes.Update(func() []nodeChange { return o.feed.nodes.Drop(fact) })
+	o.sink.Drop(o.feed.nodes.Pack(n))
 }
 
 // nodesRelisted lists all nodes again. Some changes were not delivered by the watch.
@@ -218,9 +221,9 @@ func (o *oracle) nodesRelisted(t *rapid.T) {
 	}
 	var all []*packed.Node
 	for _, n := range o.nodes {
-		all = append(all, o.feed.nodes.pack(n))
+		all = append(all, o.feed.nodes.Pack(n))
 	}
-	o.feed.nodes.Update(func() []nodeChange { return o.feed.nodes.ReplaceAt(all, "") })
+	o.sink.Replace(all)
 	o.handler.nodes = append(o.handler.nodes, fleet...) // a completed list makes all nodes be evaluated
 }
 
@@ -281,17 +284,17 @@ func (o *oracle) podsRelisted(*rapid.T) {
 	}
 }
 
-func (o *oracle) dictionaryRenewed(*rapid.T) { o.feed.nodes.packer.Renew() }
+func (o *oracle) dictionaryRenewed(*rapid.T) { o.feed.nodes.Packer.Renew() }
 
 // facts returns the facts about all nodes, derived from whole objects.
 func (o *oracle) facts() map[string]gate.Facts {
-	count := make(Zones)
+	count := make(nodestore.Zones)
 	for _, n := range o.nodes {
-		count.move(nil, residentOfFacts(o.feed.nodes.describe(n)))
+		count.Count(o.feed.nodes.Convert(n))
 	}
 	all := make(map[string]gate.Facts, len(o.nodes))
 	for name, n := range o.nodes {
-		node := o.feed.nodes.describe(n)
+		node := o.feed.nodes.Convert(n)
 		f := gate.Facts{
 			Node: *node, Zone: count.Of(node.Zone()), DaemonSets: o.feed.DaemonSets(), CompleteSources: map[string]bool{v1alpha1.SourceCRD: false},
 			Pods: make(map[gate.PodQuery][]gate.Pod),
@@ -351,5 +354,5 @@ var (
 // isRelevant reports whether the difference may affect a decision.
 func (o *oracle) isRelevant(old, now *gate.Facts) bool {
 	return !cmp.Equal(old.Node, now.Node, asDecided, withoutHeartbeats) || old.Zone.Partitioned() != now.Zone.Partitioned() && now.Node.Silent() ||
-		o.feed.nodes.heartbeats && !cmp.Equal(old.Node, now.Node, asDecided) || !cmp.Equal(old.Pods, now.Pods)
+		o.heartbeats && !cmp.Equal(old.Node, now.Node, asDecided) || !cmp.Equal(old.Pods, now.Pods)
 }

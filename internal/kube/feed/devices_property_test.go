@@ -21,6 +21,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	signals "github.com/nodegate/nodegate/internal/signal"
 )
 
@@ -82,7 +83,7 @@ func newDeviceFleet(t *rapid.T) *deviceFleet {
 		f.gates = append(f.gates, g.Signals[0].Signal)
 		needs.Add(g.Needs(nil))
 	}
-	nodes, ignore := NewNodes(IgnoreChange), func(gate.Aspect) func(string) { return IgnoreNode }
+	nodes, ignore := nodestore.New(nodestore.Options{}), func(gate.Aspect) func(string) { return IgnoreNode }
 	for source, of := range NewNeeds(needs).Slices {
 		if source.Shared {
 			f.shared = NewSharedSlices(nodes, of.Queries, ignore)

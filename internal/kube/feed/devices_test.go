@@ -19,6 +19,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 // counting returns a query that counts the devices of node-local pools.
@@ -91,7 +92,7 @@ func TestCountDevices(t *testing.T) {
 		"invalid": {[]string{"device.x"}, []string{"a"}, gate.Devices{FailedNames: "a", Failed: 1, Error: "device a: line 1, column 7: undefined field 'x'"}},
 	} {
 		o := withDevices(testSlice("s", "n", "u", 1, 1), tt.devices...)
-		s := NewResourceSlices(NewNodes(IgnoreChange), draDriver, SliceNeeds{Queries: []gate.DeviceQuery{counting(tt.selectors...)}}, func(gate.Aspect) func(string) { return IgnoreNode })
+		s := NewResourceSlices(nodestore.New(nodestore.Options{}), draDriver, SliceNeeds{Queries: []gate.DeviceQuery{counting(tt.selectors...)}}, func(gate.Aspect) func(string) { return IgnoreNode })
 		if got := s.Convert(o).devices; !reflect.DeepEqual(got, []gate.Devices{tt.want}) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
@@ -116,7 +117,7 @@ func TestCapacityOutOfRange(t *testing.T) {
 		for i, capacity := range []string{"1e201", "80Gi"} {
 			o.Spec.Devices[i].Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse(capacity)}}
 		}
-		s := NewResourceSlices(NewNodes(IgnoreChange), draDriver, SliceNeeds{Queries: []gate.DeviceQuery{counting(tt.selectors...)}}, func(gate.Aspect) func(string) { return IgnoreNode })
+		s := NewResourceSlices(nodestore.New(nodestore.Options{}), draDriver, SliceNeeds{Queries: []gate.DeviceQuery{counting(tt.selectors...)}}, func(gate.Aspect) func(string) { return IgnoreNode })
 		if got := s.Convert(o).devices; !reflect.DeepEqual(got, []gate.Devices{tt.want}) {
 			t.Errorf("%s: %+v, want %+v", name, got, tt.want)
 		}
@@ -151,7 +152,7 @@ func TestReachOfDevices(t *testing.T) {
 		"invalid":       {invalid, "", ""},
 		"not known yet": {future, "", ""},
 	} {
-		s := NewSharedSlices(NewNodes(IgnoreChange), []gate.DeviceQuery{sharing("")}, func(gate.Aspect) func(string) { return IgnoreNode })
+		s := NewSharedSlices(nodestore.New(nodestore.Options{}), []gate.DeviceQuery{sharing("")}, func(gate.Aspect) func(string) { return IgnoreNode })
 		fact := s.Convert(tt.slice).facts[0]
 		for node, want := range map[*corev1.Node]string{one: tt.one, two: tt.two} {
 			var got strings.Builder

@@ -17,6 +17,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/gates"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -61,8 +62,9 @@ type Feed struct {
 	handler  Handler
 	sources  sources
 	silenced func(reflector.Status)
+	clock    clock.PassiveClock
 
-	nodes      *Nodes
+	nodes      *nodestore.Store
 	daemonSets *DaemonSets
 	gates      gates.Source
 
@@ -99,9 +101,8 @@ func newFeed(s sources, o Options) *Feed {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	f := &Feed{log: o.Log, handler: o.Handler, sources: s, silenced: o.Silenced, adjust: reflector.NewWake()}
-	f.nodes = NewNodes(o.Handler.NodeChanged)
-	f.nodes.clock, f.nodes.boots.knownPods = o.Clock, f.knownPods
+	f := &Feed{log: o.Log, handler: o.Handler, sources: s, silenced: o.Silenced, clock: o.Clock, adjust: reflector.NewWake()}
+	f.nodes = nodestore.New(nodestore.Options{Changed: o.Handler.NodeChanged, KnownPods: f.knownPods, Clock: o.Clock})
 	f.daemonSets = NewDaemonSets(o.Handler.GatesChanged)
 	if f.gates = o.Gates; f.gates == nil {
 		f.gates = gates.FromAPIServer(s.gates, s.definition, o.Log, o.Clock, o.Silenced)
@@ -129,23 +130,23 @@ func (f *Feed) SetNeeds(n gate.Needs) {
 // is called.
 func (f *Feed) NodesSynced() bool {
 	r := f.nodeFeed.Load()
-	return r != nil && r.IsLive() && f.nodes.upToDate()
+	return r != nil && r.IsLive() && f.nodes.UpToDate()
 }
 
 // Gone reports whether the nodes are synced and do not include this node. That
 // Facts returned false does not imply this: the nodes may not have been synced then.
-func (f *Feed) Gone(node string) bool { return f.NodesSynced() && !f.nodes.has(node) }
+func (f *Feed) Gone(node string) bool { return f.NodesSynced() && !f.nodes.Has(node) }
 
 // SameBoot returns the names, unsorted, of nodes whose boot ID equals that of another
 // node. A reboot of such a node cannot be detected.
-func (f *Feed) SameBoot() []string { return f.nodes.sameBoot() }
+func (f *Feed) SameBoot() []string { return f.nodes.SameBoot() }
 
 // NodeNames returns the names of all nodes. Those with taints come first, because their
 // gates may be waiting to open.
-func (f *Feed) NodeNames() []string { return f.nodes.names() }
+func (f *Feed) NodeNames() []string { return f.nodes.Names() }
 
 // Rewinds returns how often the nodes were replaced by an earlier state than had been delivered.
-func (f *Feed) Rewinds() int64 { return f.nodes.rewinds.Load() }
+func (f *Feed) Rewinds() int64 { return f.nodes.Rewinds() }
 
 // DaemonSets returns the DaemonSets of all needed namespaces.
 func (f *Feed) DaemonSets() *gate.DaemonSets { return f.daemonSets.snapshot.Load() }
@@ -179,7 +180,7 @@ func (f *Feed) Facts(node string) (gate.Facts, bool) {
 		return gate.Facts{}, false
 	}
 	loading := f.isLoading() // before anything is read
-	facts, ok := f.nodes.get(node)
+	facts, ok := f.nodes.Get(node)
 	if !ok {
 		return gate.Facts{}, false
 	}
@@ -206,7 +207,7 @@ func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 		return gate.Facts{}, false
 	}
 	loading := f.isLoading() // before anything is read
-	facts, ok := f.nodes.get(node)
+	facts, ok := f.nodes.Get(node)
 	if !ok {
 		return gate.Facts{}, false
 	}
@@ -231,22 +232,22 @@ func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 // Observe stores a Node that the API server returned from a write, so that the next
 // decision takes that write into account. A Node that is unknown, or older than the
 // stored state, is ignored.
-func (f *Feed) Observe(n *corev1.Node) { f.nodes.observe(n) }
+func (f *Feed) Observe(n *corev1.Node) { f.nodes.Observe(n) }
 
 // Refresh reads a node from the API server and stores it, or drops it if it does not
 // exist. It is used when a failed write has shown that the stored state is outdated, in
 // order not to wait for the watch. It returns an error if the node cannot be read.
 func (f *Feed) Refresh(ctx context.Context, name string) error {
-	before, known := f.nodes.get(name)
+	before, known := f.nodes.Get(name)
 	if !known {
 		return nil
 	}
 	node, err := f.sources.node(ctx, name)
 	switch {
 	case err == nil:
-		f.nodes.observe(node)
+		f.nodes.Observe(node)
 	case apierrors.IsNotFound(err):
-		f.nodes.forget(&before.Node)
+		f.nodes.Forget(&before.Node)
 	default:
 		return fmt.Errorf("reading node: %w", err)
 	}

@@ -4,14 +4,12 @@ package feed
 
 import (
 	"fmt"
-	"math"
 	"runtime"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/packed"
 )
 
@@ -27,19 +25,16 @@ func heapSize(make func() any) float64 {
 	return float64(after.HeapAlloc) - float64(before.HeapAlloc)
 }
 
-// cloudNode returns a Node of the size that is typical in clouds.
-func cloudNode(i int) *corev1.Node { return kubetest.CloudNode(i) }
-
 // The memory for each node and for each pod is bounded.
 func TestMemory(t *testing.T) {
 	const objects = 5000
-	nodes := NewNodes(IgnoreChange)
+	nodes := nodestore.New(nodestore.Options{})
 	perNode := heapSize(func() any {
 		var all []*packed.Node
 		for i := range objects {
-			all = append(all, nodes.pack(kubetest.CloudNode(i)))
+			all = append(all, nodes.Pack(kubetest.CloudNode(i)))
 		}
-		nodes.ReplaceAt(all, "1")
+		nodes.Sink(0).ReplaceAt(all, "1")
 		return nodes
 	}) / objects
 	perPod := heapSize(func() any {
@@ -55,11 +50,13 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// warmUp fills a store, so that common texts are numbered.
-func warmUp(s *Nodes) {
-	for i := range 200 {
-		s.Put(s.pack(cloudNode(i % 100)))
+// warmUp fills a store, so that common texts are numbered, and completes its list of nodes.
+func warmUp(s *nodestore.Store) {
+	all := make([]*packed.Node, 100)
+	for i := range 2 * len(all) {
+		all[i%len(all)] = s.Pack(kubetest.CloudNode(i % len(all)))
 	}
+	s.Sink(s.NeededVersion()).Replace(all)
 }
 
 // BenchmarkFacts measures the cost of gathering facts for one decision, with the pods of
@@ -67,7 +64,6 @@ func warmUp(s *Nodes) {
 func BenchmarkFacts(b *testing.B) {
 	f := newFeed(newFakeAPI().sources(), Options{Handler: &recorder{}})
 	warmUp(f.nodes)
-	f.nodes.readVersion = 0
 	feed := &nodeFeed{running: f.newRunning(nodesName)}
 	setLive(feed.running)
 	f.nodeFeed.Store(feed)
@@ -78,7 +74,7 @@ func BenchmarkFacts(b *testing.B) {
 		podFeeds[gate.PodQuery{Namespace: "ns", Selector: fmt.Sprintf("app=%d", i)}] = p
 	}
 	f.podFeeds.Store(&podFeeds)
-	name := cloudNode(1).Name
+	name := kubetest.CloudNode(1).Name
 	one := gate.Needs{Pods: []gate.PodQuery{{Namespace: "ns", Selector: "app=7"}}}
 	for what, facts := range map[string]func() (gate.Facts, bool){
 		"all queries": func() (gate.Facts, bool) { return f.Facts(name) },
@@ -92,28 +88,6 @@ func BenchmarkFacts(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-// A heartbeat does not replace the facts in memory, and allocates little.
-func TestHeartbeatsAllocateLittle(t *testing.T) {
-	s := NewNodes(IgnoreChange)
-	warmUp(s)
-	beat := cloudNode(1)
-	s.Put(s.pack(beat))
-	allocs := math.Inf(1) // the minimum of several runs: with -race, a sync.Pool drops some of its items
-	for range 100 {
-		allocs = min(allocs, testing.AllocsPerRun(1, func() { s.Put(s.pack(beat)) }))
-	}
-	if allocs > 12 {
-		t.Errorf("%.0f allocations a heartbeat", allocs)
-	}
-	before := s.byName[beat.Name]
-	beat.ResourceVersion = "9999999"
-	s.Put(s.pack(beat))
-	after := s.byName[beat.Name]
-	if after == before || !packed.SameFacts(before, after) || after.ResourceVersion() != "9999999" {
-		t.Error("a heartbeat was not stored, or has changed the facts")
 	}
 }
 

@@ -97,7 +97,7 @@ func TestFeedsRunWhileNeeded(t *testing.T) {
 
 // busyNode returns a node that has everything that can be needed.
 func busyNode(name string, beat time.Time) *corev1.Node {
-	n := cloudNode(1)
+	n := kubetest.CloudNode(1)
 	n.Name, n.Annotations = name, map[string]string{"needed": "1", "gate.nodegate.dev/cilium": `{"state":"Open"}`}
 	n.Status.NodeInfo.KernelVersion = "6.1"
 	n.Status.NodeInfo.BootID = "boot"

@@ -4,14 +4,11 @@ package feed
 
 import (
 	"maps"
-	"reflect"
-	"strings"
 	"testing"
 	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/nodegate/nodegate/internal/expression"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 )
@@ -37,24 +34,4 @@ func TestNodeInfoThatBecomesNeeded(t *testing.T) {
 		f.api.nodes().Put(kubetest.Node("a", "a1", kernel("6.12", "Ubuntu")))
 		f.wantChanged(t, "field that is not needed")
 	})
-}
-
-// Every field of nodeInfo that expressions may use can be stored: all strings except one
-// that Kubernetes no longer sets.
-func TestNodeInfoFields(t *testing.T) {
-	var all corev1.NodeSystemInfo
-	v := reflect.ValueOf(&all).Elem()
-	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
-		if v.Field(i).Kind() != reflect.String || name == "kubeProxyVersion" {
-			continue
-		}
-		v.Field(i).SetString(name + "!")
-		if _, err := expression.Compile("has(nodeInfo." + name + ")"); err != nil {
-			t.Error(err)
-		}
-		if got := infoField(&all, name); got != name+"!" {
-			t.Errorf("%s is kept as %q", name, got)
-		}
-	}
 }

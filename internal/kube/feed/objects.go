@@ -16,13 +16,14 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/expression"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 // Objects stores what the queries of one source need to know about its objects. The
 // expressions are evaluated when an object arrives, so that the object is not stored.
 type Objects struct {
-	nodes *Nodes
+	nodes *nodestore.Store
 	views []*objectView
 }
 
@@ -58,7 +59,7 @@ var _ reflector.Sink[*ObjectFact] = (*Objects)(nil)
 
 // NewObjects returns an empty Objects for queries of one source. changed returns the
 // function to call when the objects of a node have changed that a query finds.
-func NewObjects(nodes *Nodes, queries []gate.ObjectQuery, changed func(gate.ObjectQuery) func(node string)) *Objects {
+func NewObjects(nodes *nodestore.Store, queries []gate.ObjectQuery, changed func(gate.ObjectQuery) func(node string)) *Objects {
 	s := &Objects{nodes: nodes}
 	for _, query := range queries {
 		v := &objectView{query: query, changed: changed(query), byNode: make(map[string][]gate.Object), nodeOf: make(map[string]string)}
@@ -106,14 +107,14 @@ func (s *Objects) Convert(o runtime.Object) *ObjectFact {
 		if node == "" || len(node) > validation.DNS1123SubdomainMaxLength { // no Node has such a name
 			continue
 		}
-		f.nodes[i] = s.nodes.nameOf(node)
+		f.nodes[i] = s.nodes.NameOf(node)
 		if f.name == node {
 			f.name = f.nodes[i] // shares memory
 		}
 		f.facts[i] = v.evaluate(content)
-		f.facts[i].Name, f.facts[i].Error = f.name, s.nodes.intern.Text(f.facts[i].Error)
+		f.facts[i].Name, f.facts[i].Error = f.name, s.nodes.Texts.Text(f.facts[i].Error)
 		if owner := nodeOwner(m.GetOwnerReferences(), node); owner != nil {
-			f.facts[i].Owner = s.nodes.intern.UID(owner.UID)
+			f.facts[i].Owner = s.nodes.Texts.UID(owner.UID)
 		}
 	}
 	return f

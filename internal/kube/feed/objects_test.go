@@ -18,6 +18,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -118,7 +119,7 @@ func testObjects(t *testing.T, f *testFeed, query gate.ObjectQuery) {
 // belongs to the first Node that owns it.
 func TestObjectsOwnedByOtherNodes(t *testing.T) {
 	byName, byLabel, byOwner := testQuery("", ""), testQuery(v1alpha1.NodeByLabel, "example.com/node"), testQuery(v1alpha1.NodeByOwner, "")
-	set := NewObjects(NewNodes(IgnoreChange), []gate.ObjectQuery{byName, byLabel, byOwner}, func(gate.ObjectQuery) func(string) { return IgnoreNode })
+	set := NewObjects(nodestore.New(nodestore.Options{}), []gate.ObjectQuery{byName, byLabel, byOwner}, func(gate.ObjectQuery) func(string) { return IgnoreNode })
 	o := testObject("c", "b", true)
 	o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "a", UID: "a1"}, {APIVersion: "v1", Kind: "Node", Name: "b", UID: "b1"}})
 	set.Put(set.Convert(o))
@@ -140,22 +141,21 @@ func TestObjectsOwnedByOtherNodes(t *testing.T) {
 // text is not kept. A user who can write one object could change it again and again.
 func TestObjectsWithLongTexts(t *testing.T) {
 	const long = 1 << 20
-	nodes := NewNodes(IgnoreChange)
-	nodes.early.forget()
+	nodes := nodestore.New(nodestore.Options{})
+	nodes.Sink(nodes.NeededVersion()).Replace(nil)
 	byField, byOwner, failing := testQuery(v1alpha1.NodeByField, "spec.node.name"), testQuery(v1alpha1.NodeByOwner, ""), testQuery("", "")
 	failing.Expression = "object.status[object.spec.key]"
 	set := NewObjects(nodes, []gate.ObjectQuery{byField, byOwner, failing}, func(gate.ObjectQuery) func(string) { return IgnoreNode })
 	var last string
-	for i := range 100 {
-		last = fmt.Sprintf("%03d", i) + strings.Repeat("a", long)
-		set.Put(set.Convert(testObject("c", last, true)))
-	}
-	kept := 0
-	for name := range nodes.early.names {
-		kept += len(name)
-	}
-	if on := len(set.On(last, byField)) + len(set.On(last, byOwner)); kept > long || on > 0 {
-		t.Errorf("%d bytes of names are kept, and %d objects found; want almost nothing, and none", kept, on)
+	kept := heapSize(func() any {
+		for i := range 100 {
+			last = fmt.Sprintf("%03d", i) + strings.Repeat("a", long)
+			set.Put(set.Convert(testObject("c", last, true)))
+		}
+		return set
+	})
+	if on := len(set.On(last, byField)) + len(set.On(last, byOwner)); kept > 10*long || on > 0 {
+		t.Errorf("%.0f bytes are kept, and %d objects found; want almost nothing, and none", kept, on)
 	}
 	o := testObject("c", "a", true)
 	o.Object["spec"] = map[string]any{"key": strings.Repeat("a", long)}
@@ -238,12 +238,12 @@ func TestObjectsMetadataOnly(t *testing.T) {
 		"node in the spec":      {[]gate.ObjectQuery{bySpec}, false},
 		"status":                {[]gate.ObjectQuery{metadata, testQuery("", "")}, false},
 	} {
-		set := NewObjects(NewNodes(IgnoreChange), c.queries, func(gate.ObjectQuery) func(string) { return IgnoreNode })
+		set := NewObjects(nodestore.New(nodestore.Options{}), c.queries, func(gate.ObjectQuery) func(string) { return IgnoreNode })
 		if set.MetadataOnly() != c.want {
 			t.Errorf("%s: metadata only: %t", name, !c.want)
 		}
 	}
-	set := NewObjects(NewNodes(IgnoreChange), []gate.ObjectQuery{metadata, byAnnotation}, func(gate.ObjectQuery) func(string) { return IgnoreNode })
+	set := NewObjects(nodestore.New(nodestore.Options{}), []gate.ObjectQuery{metadata, byAnnotation}, func(gate.ObjectQuery) func(string) { return IgnoreNode })
 	thin := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "a", Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"example.com/node": "b"},
 	}}

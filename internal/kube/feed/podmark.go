@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nodegate/nodegate/internal/kube/clients"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/internal/kube/clients"
 )
 
 // markValue is the value of the annotation that marks a pod as ready.

@@ -5,6 +5,7 @@ package feed
 import (
 	"slices"
 	"sync"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/clients"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/packed"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
@@ -27,7 +29,7 @@ type Pod struct {
 type Pods struct {
 	// changed is called, without locks, with the name of a node whose pods have changed.
 	changed func(node string)
-	nodes   *Nodes
+	nodes   *nodestore.Store
 	// query determines which facts about the pods are stored.
 	query gate.PodQuery
 
@@ -41,8 +43,8 @@ var (
 )
 
 // NewPods returns an empty Pods for the pods of a query.
-func NewPods(changed func(string), nodes *Nodes, query gate.PodQuery) *Pods {
-	return &Pods{changed: changed, nodes: nodes, query: query, pods: packed.NewPodSet(nodes.packer)}
+func NewPods(changed func(string), nodes *nodestore.Store, query gate.PodQuery) *Pods {
+	return &Pods{changed: changed, nodes: nodes, query: query, pods: packed.NewPodSet(nodes.Packer)}
 }
 
 // On returns the pods of a node, sorted by name. The caller may modify the slice.
@@ -91,7 +93,7 @@ func (s *Pods) Replace(pods []Pod) {
 
 // Gather implements reflector.Gatherer.
 func (s *Pods) Gather() (add func(Pod), done func()) {
-	all := packed.NewPodSet(s.nodes.packer)
+	all := packed.NewPodSet(s.nodes.Packer)
 	add = func(p Pod) {
 		if p.node != "" {
 			all.Add(p.node, p.Pod)
@@ -111,9 +113,9 @@ func podName(o *corev1.Pod) string { return o.Namespace + "/" + o.Name }
 // Convert returns the packed facts about a Pod.
 func (s *Pods) Convert(o *corev1.Pod) Pod {
 	facts := s.describe(o)
-	fact := Pod{Pod: s.nodes.packer.Pod(&facts)}
+	fact := Pod{Pod: s.nodes.Packer.Pod(&facts)}
 	if o.Spec.NodeName != "" {
-		fact.node = s.nodes.nameOf(o.Spec.NodeName)
+		fact.node = s.nodes.NameOf(o.Spec.NodeName)
 	}
 	return fact
 }
@@ -154,7 +156,7 @@ func (s *Pods) describe(o *corev1.Pod) gate.Pod {
 func deletionRequested(o *corev1.Pod) metav1.Time {
 	requested := o.DeletionTimestamp.Time
 	if grace := o.DeletionGracePeriodSeconds; grace != nil {
-		requested = requested.Add(-seconds(*grace))
+		requested = requested.Add(-time.Duration(*grace) * time.Second)
 	}
 	return metav1.NewTime(requested)
 }

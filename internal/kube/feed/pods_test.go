@@ -11,11 +11,11 @@ import (
 	"unsafe"
 
 	corev1 "k8s.io/api/core/v1"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 func TestPods(t *testing.T) {
@@ -99,7 +99,7 @@ func TestPods(t *testing.T) {
 }
 
 func TestPodFacts(t *testing.T) {
-	s := NewPods(func(string) {}, NewNodes(IgnoreChange), gate.PodQuery{})
+	s := NewPods(func(string) {}, nodestore.New(nodestore.Options{}), gate.PodQuery{})
 	o := kubetest.Pod("p", "p1", "a", true)
 	o.OwnerReferences = []metav1.OwnerReference{{UID: "no"}, {UID: "ds", Controller: new(true)}}
 	o.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"}
@@ -132,29 +132,18 @@ func TestPodFacts(t *testing.T) {
 func TestNamesAreKeptOnce(t *testing.T) {
 	pod := func(f *testFeed, node string) *byte {
 		set := (*f.podFeeds.Load())[query].pods
-		return unsafe.StringData(set.nodes.nameOf(node))
+		return unsafe.StringData(set.nodes.NameOf(node))
 	}
 	runFeed(t, func(api *fakeAPI) { api.nodes().Put(kubetest.Node("a", "a1")) }, func(t *testing.T, f *testFeed) {
 		f.SetNeeds(gate.Needs{Pods: []gate.PodQuery{query}})
 		synctest.Wait()
-		early := f.nodes.nameOf("b" + string([]byte{'1'}))
+		early := f.nodes.NameOf("b" + string([]byte{'1'}))
 		f.api.nodes().Put(kubetest.Node("b1", "b1"))
 		synctest.Wait()
-		if got := pod(f, "b1"); got != unsafe.StringData(f.nodes.byName["b1"].Name) || got != unsafe.StringData(early) {
+		if got := pod(f, "b1"); got != unsafe.StringData(f.facts(t, "b1").Node.Name) || got != unsafe.StringData(early) {
 			t.Error("a node's name is stored twice")
 		}
-		if f.nodes.early.nodesRead != true || len(f.nodes.early.names) > 1 {
-			t.Errorf("names of known nodes are kept: %v", f.nodes.early.names)
-		}
 	})
-	e := earlyNames{}
-	e.forget()
-	for i := range 3 * laterMax {
-		e.name(string(rune(i)))
-	}
-	if len(e.names) > laterMax {
-		t.Errorf("%d names are kept", len(e.names))
-	}
 }
 
 // An annotation that no gate refers to is not stored, and its changes are not announced.

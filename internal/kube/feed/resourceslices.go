@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -24,7 +25,7 @@ type ResourceSlice struct {
 
 // ResourceSlices stores the node-local ResourceSlices of one driver by node.
 type ResourceSlices struct {
-	nodes *Nodes
+	nodes *nodestore.Store
 	// plain is nil if no gate needs slices without their devices.
 	plain   *nodeSlices[gate.ResourceSlice]
 	counted []countedSlices
@@ -40,14 +41,14 @@ var _ reflector.Sink[*ResourceSlice] = (*ResourceSlices)(nil)
 
 // NewResourceSlices returns an empty ResourceSlices. changed returns the function to call,
 // without locks, with the name of a node when an aspect of it has changed.
-func NewResourceSlices(nodes *Nodes, driver string, needs SliceNeeds, changed func(gate.Aspect) func(node string)) *ResourceSlices {
+func NewResourceSlices(nodes *nodestore.Store, driver string, needs SliceNeeds, changed func(gate.Aspect) func(node string)) *ResourceSlices {
 	s := &ResourceSlices{nodes: nodes}
 	if needs.Plain {
 		s.plain = newNodeSlices(bySliceName, changed(gate.Aspect{Kind: gate.AspectResourceSlices, Name: driver}))
 	}
 	for _, query := range needs.Queries {
 		byName := func(a, b gate.DeviceSlice) int { return bySliceName(a.ResourceSlice, b.ResourceSlice) }
-		s.counted = append(s.counted, countedSlices{newDeviceCounter(query, nodes.intern), newNodeSlices(byName, changed(query.Aspect()))})
+		s.counted = append(s.counted, countedSlices{newDeviceCounter(query, nodes.Texts), newNodeSlices(byName, changed(query.Aspect()))})
 	}
 	return s
 }
@@ -116,14 +117,14 @@ func (s *ResourceSlices) ruleChanged(driver string, r *gate.DeviceTaintRule) {
 // driver created it.
 func (s *ResourceSlices) Convert(o *resourcev1.ResourceSlice) *ResourceSlice {
 	f := &ResourceSlice{
-		node: s.nodes.nameOf(ptr.Deref(o.Spec.NodeName, "")),
+		node: s.nodes.NameOf(ptr.Deref(o.Spec.NodeName, "")),
 		ResourceSlice: gate.ResourceSlice{
-			Name: o.Name, Pool: s.nodes.intern.Text(o.Spec.Pool.Name),
+			Name: o.Name, Pool: s.nodes.Texts.Text(o.Spec.Pool.Name),
 			Generation: o.Spec.Pool.Generation, Count: o.Spec.Pool.ResourceSliceCount,
 		},
 	}
 	if owner := nodeOwner(o.OwnerReferences, f.node); owner != nil {
-		f.Owner = s.nodes.intern.UID(owner.UID)
+		f.Owner = s.nodes.Texts.UID(owner.UID)
 	}
 	for i := range s.counted {
 		f.devices = append(f.devices, s.counted[i].count(o.Spec.Driver, pointersTo(o.Spec.Devices)))

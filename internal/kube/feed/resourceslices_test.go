@@ -19,6 +19,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/clients"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -148,7 +149,7 @@ func TestResourceSlicesNotServed(t *testing.T) {
 }
 
 func TestResourceSliceFacts(t *testing.T) {
-	s := NewResourceSlices(NewNodes(IgnoreChange), draDriver, SliceNeeds{Plain: true}, func(gate.Aspect) func(string) { return IgnoreNode })
+	s := NewResourceSlices(nodestore.New(nodestore.Options{}), draDriver, SliceNeeds{Plain: true}, func(gate.Aspect) func(string) { return IgnoreNode })
 	got := s.Convert(testSlice("x", "n", "u", 3, 2))
 	want := &ResourceSlice{node: "n", ResourceSlice: gate.ResourceSlice{Name: "x", Owner: "u", Pool: "n", Generation: 3, Count: 2}}
 	if !reflect.DeepEqual(got, want) {

@@ -49,13 +49,13 @@ func (f *Feed) adjustNodes(ctx context.Context) {
 	feed.LiveChanged = f.handler.GatesChanged
 	f.nodeFeed.Store(feed)
 	in := &reflector.Reflector[*corev1.Node, *packed.Node]{
-		Observer: feed.Observer, Sink: nodeSink{Nodes: f.nodes, version: version}, Convert: f.nodes.pack,
+		Observer: feed.Observer, Sink: f.nodes.Sink(version), Convert: f.nodes.Pack,
 	}
 	f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, f.sources.nodes, &corev1.Node{}) })
 }
 
 func (f *Feed) newRunning(name string) *running {
-	o := reflector.NewObserver(name, f.log, f.nodes.clock, nil)
+	o := reflector.NewObserver(name, f.log, f.clock, nil)
 	o.Silenced = f.silenced
 	return &running{Observer: o, Watch: &reflector.Watch{}}
 }

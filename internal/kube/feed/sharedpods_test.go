@@ -18,6 +18,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -201,7 +202,7 @@ func TestSharedPodsMatchSelectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pods := NewPods(func(string) {}, NewNodes(IgnoreChange), gate.PodQuery{})
+		pods := NewPods(func(string) {}, nodestore.New(nodestore.Options{}), gate.PodQuery{})
 		s := NewSharedPods([]SharedSet{{selector, pods}})
 		for _, set := range []labels.Set{nil, {"app": "a"}, {"app": "b"}, {"app": "a", "tier": "x"}, {"tier": "x"}} {
 			got := s.Convert(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: set}})
@@ -220,7 +221,7 @@ func BenchmarkSharedPods(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		sets = append(sets, SharedSet{selector, NewPods(func(string) {}, NewNodes(IgnoreChange), gate.PodQuery{})})
+		sets = append(sets, SharedSet{selector, NewPods(func(string) {}, nodestore.New(nodestore.Options{}), gate.PodQuery{})})
 	}
 	s, pod := NewSharedPods(sets), labelled("p", "a", "d7")
 	b.ReportAllocs()

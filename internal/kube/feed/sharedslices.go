@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -20,7 +21,7 @@ type SharedSlice struct{ facts []gate.SharedSlice }
 
 // SharedSlices stores the ResourceSlices of one driver that name no node.
 type SharedSlices struct {
-	nodes *Nodes
+	nodes *nodestore.Store
 	views []*sharedView
 }
 
@@ -39,11 +40,11 @@ type sharedView struct {
 var _ reflector.Sink[*SharedSlice] = (*SharedSlices)(nil)
 
 // NewSharedSlices returns an empty SharedSlices. changed is described at NewResourceSlices.
-func NewSharedSlices(nodes *Nodes, queries []gate.DeviceQuery, changed func(gate.Aspect) func(node string)) *SharedSlices {
+func NewSharedSlices(nodes *nodestore.Store, queries []gate.DeviceQuery, changed func(gate.Aspect) func(node string)) *SharedSlices {
 	s := &SharedSlices{nodes: nodes}
 	for _, query := range queries {
 		s.views = append(s.views, &sharedView{
-			deviceCounter: newDeviceCounter(query, nodes.intern), changed: changed(query.Aspect()), byName: make(map[string]gate.SharedSlice),
+			deviceCounter: newDeviceCounter(query, nodes.Texts), changed: changed(query.Aspect()), byName: make(map[string]gate.SharedSlice),
 		})
 	}
 	return s
@@ -126,7 +127,7 @@ func (s *SharedSlices) Replace(all []*SharedSlice) {
 // announce announces a change on all nodes. Which of them can reach a pool depends on their
 // labels, and a pool is complete or obsolete by slices that other nodes can reach.
 func (s *SharedSlices) announce(v *sharedView) {
-	for _, node := range s.nodes.names() {
+	for _, node := range s.nodes.Names() {
 		v.changed(node)
 	}
 }
@@ -147,7 +148,7 @@ func (s *SharedSlices) Convert(o *resourcev1.ResourceSlice) *SharedSlice {
 	f := &SharedSlice{facts: make([]gate.SharedSlice, len(s.views))}
 	for i, v := range s.views {
 		f.facts[i] = gate.SharedSlice{
-			Name: o.Name, Pool: s.nodes.intern.Text(o.Spec.Pool.Name), Generation: o.Spec.Pool.Generation, Count: o.Spec.Pool.ResourceSliceCount,
+			Name: o.Name, Pool: s.nodes.Texts.Text(o.Spec.Pool.Name), Generation: o.Spec.Pool.Generation, Count: o.Spec.Pool.ResourceSliceCount,
 			Counters: len(o.Spec.SharedCounters) > 0,
 		}
 		for j := range sets {

@@ -58,7 +58,7 @@ func (f *Feed) nodeStatus() reflector.Status {
 		return reflector.Status{Name: nodesName}
 	}
 	status := r.Status()
-	status.Synced = status.Synced && f.nodes.upToDate()
+	status.Synced = status.Synced && f.nodes.UpToDate()
 	return status
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/packed"
 	"github.com/nodegate/nodegate/internal/kube/wire"
 	"github.com/nodegate/nodegate/internal/kube/wire/wiretest"
@@ -54,17 +55,17 @@ func TestThinNodeFacts(t *testing.T) {
 		if seed%3 != 0 {
 			anything(seed, node)
 		}
-		node.Annotations = With(node.Annotations, "gate.nodegate.dev/cilium", `{"state":"Open"}`)
-		store := NewNodes(IgnoreChange)
+		metav1.SetMetaDataAnnotation(&node.ObjectMeta, "gate.nodegate.dev/cilium", `{"state":"Open"}`)
+		store := nodestore.New(nodestore.Options{})
 		store.Need(needsOf(node))
 		data := wiretest.Encode(t, node)
 		a, b := received(t, wiretest.Whole, data, &corev1.Node{}), received(t, thin, data, &corev1.Node{})
-		if diff := cmp.Diff(store.describe(a), store.describe(b)); diff != "" {
+		if diff := cmp.Diff(store.Convert(a), store.Convert(b)); diff != "" {
 			t.Fatalf("facts about a node, seed %d, differ:\n%s", seed, diff)
 		}
-		store.pack(a) // numbers the texts
-		store.pack(a)
-		if first, second := store.pack(a), store.pack(b); !packed.SameFacts(first, second) {
+		store.Pack(a) // numbers the texts
+		store.Pack(a)
+		if first, second := store.Pack(a), store.Pack(b); !packed.SameFacts(first, second) {
 			t.Fatalf("packed facts about a node, seed %d, differ", seed)
 		}
 	}
@@ -95,12 +96,12 @@ func TestThinPodFacts(t *testing.T) {
 				anything(seed, pod)
 			}
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
-			pod.Annotations = With(pod.Annotations, "example.com/ready", markValue)
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "example.com/ready", markValue)
 			pod.ManagedFields = append(pod.ManagedFields, metav1.ManagedFieldsEntry{
 				Time: new(metav1.Unix(1<<34, 0)), FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:example.com/ready":{}}}}`),
 			})
 			data := wiretest.Encode(t, pod)
-			set := NewPods(IgnoreNode, NewNodes(IgnoreChange), query)
+			set := NewPods(IgnoreNode, nodestore.New(nodestore.Options{}), query)
 			a, b := received(t, wiretest.Whole, data, &corev1.Pod{}), received(t, thin, data, &corev1.Pod{})
 			whole, got := set.describe(a), set.describe(b)
 			if diff := cmp.Diff(whole, got); diff != "" || a.Spec.NodeName != b.Spec.NodeName || !cmp.Equal(a.Labels, b.Labels) {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/metadata"
 
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/feed"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 // NodeSelection selects Nodes. The zero value selects all.
@@ -38,7 +38,7 @@ func (r *Reader) NodeMetadata(ctx context.Context, s NodeSelection) ([]*gate.Nod
 	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	store, nodes := feed.NewNodes(feed.IgnoreChange), make([]*gate.Node, 0, len(list.Items))
+	store, nodes := nodestore.New(nodestore.Options{}), make([]*gate.Node, 0, len(list.Items))
 	for i := range list.Items {
 		nodes = append(nodes, store.Convert(&corev1.Node{ObjectMeta: list.Items[i].ObjectMeta}))
 	}

@@ -8,12 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/feed"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 // NodeFacts returns the facts that the Node object contains, such as taints, records and
 // overrides, without those that only some signals need.
-func NodeFacts(node *corev1.Node) *gate.Node { return feed.NewNodes(feed.IgnoreChange).Convert(node) }
+func NodeFacts(node *corev1.Node) *gate.Node { return nodestore.New(nodestore.Options{}).Convert(node) }
 
 // NodeFacts reads a Node and returns its facts, like the function NodeFacts.
 func (r *Reader) NodeFacts(ctx context.Context, name string) (*gate.Node, error) {

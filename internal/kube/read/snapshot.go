@@ -22,6 +22,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/clients"
 	"github.com/nodegate/nodegate/internal/kube/feed"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 // snapshot reads the facts about one node, or about all nodes, once. It stores what it
@@ -35,8 +36,8 @@ type snapshot struct {
 	// page is the number of objects for each request; 0 for no limit.
 	page int64
 
-	nodes      *feed.Nodes
-	zones      feed.Zones
+	nodes      *nodestore.Store
+	zones      nodestore.Zones
 	daemonSets *gate.DaemonSets
 	pods       map[gate.PodQuery]*feed.Pods
 	csiNodes   *feed.CSINodes
@@ -48,7 +49,7 @@ type snapshot struct {
 }
 
 func newSnapshot(r *Reader, node string, page int64) *snapshot {
-	return &snapshot{Reader: r, node: node, page: page, nodes: feed.NewNodes(feed.IgnoreChange), zones: make(feed.Zones)}
+	return &snapshot{Reader: r, node: node, page: page, nodes: nodestore.New(nodestore.Options{}), zones: make(nodestore.Zones)}
 }
 
 // begin reads the DaemonSets, and returns what else is needed.

@@ -16,14 +16,14 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/feed"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 // NodeTaints returns the selected Nodes with the facts that their metadata contain (see
 // NodeMetadata), and taints. Nodes that are about to be adopted as closed have a taint, but
 // no record.
 func (r *Reader) NodeTaints(ctx context.Context, s NodeSelection) ([]*gate.Node, error) {
-	store, nodes := feed.NewNodes(feed.IgnoreChange), []*gate.Node{}
+	store, nodes := nodestore.New(nodestore.Options{}), []*gate.Node{}
 	err := eachOf(ctx, pageSize, r.thinNodes().List, s.options(metav1.ListOptions{}), func(o *corev1.Node) {
 		nodes = append(nodes, store.Convert(withTaints(o)))
 	})
@@ -52,7 +52,7 @@ func (r *Reader) WatchNodeTaints(ctx context.Context, s NodeSelection, changed f
 		}
 		return err
 	}
-	store, nodes := feed.NewNodes(feed.IgnoreChange), map[string]*gate.Node{}
+	store, nodes := nodestore.New(nodestore.Options{}), map[string]*gate.Node{}
 	keep := func(object any) string {
 		o, ok := object.(*corev1.Node)
 		if !ok {

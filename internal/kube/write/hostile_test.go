@@ -19,8 +19,8 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/feed"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 // A kubelet can fill its Node so that nothing can be written to it. That the API server rejects
@@ -31,7 +31,7 @@ func TestWriterTooLarge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts := feed.NewNodes(feed.IgnoreChange)
+	facts := nodestore.New(nodestore.Options{})
 	t.Run("operations", func(t *testing.T) {
 		n := facts.Convert(s.Node(t, "operations"))
 		n.HasAnnotations, n.Records = true, make(map[string]string)
@@ -86,7 +86,7 @@ func TestBootIDThatIsNotUTF8(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts := feed.NewNodes(feed.IgnoreChange)
+	facts := nodestore.New(nodestore.Options{})
 	n := facts.Convert(node)
 	record := gate.Record{State: v1alpha1.StateOpen, Boot: n.BootID}
 	written, err := w.Apply(t.Context(), n, &gate.Decision{Records: map[string]string{"g": record.String()}, Verdicts: opening})
@@ -114,7 +114,7 @@ func TestPatchOfAnyBootID(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			n := feed.NewNodes(feed.IgnoreChange).Convert(node)
+			n := nodestore.New(nodestore.Options{}).Convert(node)
 			opening, err := Patch(n, &gate.Decision{Records: map[string]string{"g": "open"}, Verdicts: opening})
 			if err != nil {
 				t.Fatal(err)

@@ -19,9 +19,9 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/feed"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 	"github.com/nodegate/nodegate/internal/kube/nodediff"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 // opening is the verdict of a gate that opens because of its signals.
@@ -330,7 +330,10 @@ func drawDecision(t *rapid.T, n *gate.Node) *gate.Decision {
 	}
 	for name := range n.Overrides {
 		if rapid.Bool().Draw(t, "withdrawn") {
-			d.Withdrawn = feed.With(d.Withdrawn, name, "")
+			if d.Withdrawn == nil {
+				d.Withdrawn = make(map[string]string)
+			}
+			d.Withdrawn[name] = ""
 		}
 	}
 	if rapid.Bool().Draw(t, "opens") {
@@ -456,7 +459,7 @@ func randomBytes(seed int) []byte {
 }
 
 func patchDoesWhatWasDecided() func(*rapid.T) {
-	s := feed.NewNodes(feed.IgnoreChange)
+	s := nodestore.New(nodestore.Options{})
 	return func(t *rapid.T) {
 		before := drawNode(t)
 		n := s.Convert(before)
@@ -506,7 +509,7 @@ func FuzzPatchOfNodeThatChanged(f *testing.F) {
 }
 
 func patchOfNodeThatChanged(applied *int) func(*rapid.T) {
-	s := feed.NewNodes(feed.IgnoreChange)
+	s := nodestore.New(nodestore.Options{})
 	return func(t *rapid.T) {
 		decided := drawNode(t)
 		n := s.Convert(decided)

@@ -14,8 +14,8 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/feed"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 // A patch that takes a node out of service can be applied only while the node has been
@@ -34,7 +34,7 @@ func TestPatchOutOfService(t *testing.T) {
 		}
 	}
 	outOfService := kubetest.Taint(v1alpha1.TaintOutOfService, "", corev1.TaintEffectNoExecute)
-	n := feed.NewNodes(feed.IgnoreChange).Convert(seen())
+	n := nodestore.New(nodestore.Options{}).Convert(seen())
 	patch, err := Patch(n, &gate.Decision{Taints: append(n.Taints[:2:2], outOfService)})
 	if err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/feed"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
+	"github.com/nodegate/nodegate/internal/kube/nodestore"
 )
 
 var (
@@ -35,7 +35,7 @@ func TestWriterWrites(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	facts := feed.NewNodes(feed.IgnoreChange)
+	facts := nodestore.New(nodestore.Options{})
 	bare := facts.Convert(s.Node(t, "writes"))
 	if len(bare.Taints) != 0 || bare.HasAnnotations {
 		t.Fatalf("node = %+v", bare)
@@ -136,7 +136,7 @@ func TestWriterConflicts(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			n := feed.NewNodes(feed.IgnoreChange).Convert(s.Node(t, tt.name, tt.before...))
+			n := nodestore.New(nodestore.Options{}).Convert(s.Node(t, tt.name, tt.before...))
 			if tt.meanwhile != nil {
 				tt.meanwhile(t)
 			}
@@ -150,7 +150,7 @@ func TestWriterConflicts(t *testing.T) {
 
 func TestWriterDenied(t *testing.T) {
 	s := kubetest.Start(t)
-	n := feed.NewNodes(feed.IgnoreChange).Convert(s.Node(t, "denied"))
+	n := nodestore.New(nodestore.Options{}).Convert(s.Node(t, "denied"))
 	nobody, err := NewWriter(s.User("nobody"))
 	if err != nil {
 		t.Fatal(err)
@@ -186,7 +186,7 @@ func TestWriterDenied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := feed.NewNodes(feed.IgnoreChange)
+	store := nodestore.New(nodestore.Options{})
 	kubetest.Eventually(t, "the policy is in force", func() bool {
 		node, err := w.Apply(t.Context(), n, closing())
 		if err != nil {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package feed
+package nodestore
 
 import (
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -40,20 +39,20 @@ func announcesShutdown(c *corev1.NodeCondition, boot string) bool {
 }
 
 // Convert returns the facts about a Node, for keeping in memory without packing.
-func (s *Nodes) Convert(o *corev1.Node) *gate.Node {
+func (s *Store) Convert(o *corev1.Node) *gate.Node {
 	n := s.describe(o)
-	n.Labels, n.Taints = s.intern.Labels(n.Labels, n.Name), s.intern.Taints(n.Taints)
+	n.Labels, n.Taints = s.Texts.Labels(n.Labels, n.Name), s.Texts.Taints(n.Taints)
 	return n
 }
 
-// pack returns the packed facts about a Node.
-func (s *Nodes) pack(o *corev1.Node) *packed.Node {
+// Pack returns the packed facts about a Node.
+func (s *Store) Pack(o *corev1.Node) *packed.Node {
 	n := s.describe(o)
-	n.Name = s.nameOf(o.Name)
+	n.Name = s.NameOf(o.Name)
 	s.mu.RLock()
 	known := s.byName[o.Name]
 	s.mu.RUnlock()
-	return s.packer.Node(n, known)
+	return s.Packer.Node(n, known)
 }
 
 // bootID returns the boot ID that a kubelet has reported, as it is read from a record: JSON replaces
@@ -67,7 +66,7 @@ func bootID(info *corev1.NodeSystemInfo) (id, raw string) {
 }
 
 // describe returns the facts about a Node. They share memory with o.
-func (s *Nodes) describe(o *corev1.Node) *gate.Node {
+func (s *Store) describe(o *corev1.Node) *gate.Node {
 	s.mu.RLock()
 	needed, resources, infos := s.annotations, s.resources, s.infos
 	s.mu.RUnlock()
@@ -83,13 +82,13 @@ func (s *Nodes) describe(o *corev1.Node) *gate.Node {
 	n.BootID, n.RawBootID = bootID(&o.Status.NodeInfo)
 	for key, value := range o.Annotations {
 		if name, ok := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); ok {
-			n.Records = With(n.Records, name, value)
+			n.Records = with(n.Records, name, value)
 		}
 		if name, ok := strings.CutPrefix(key, v1alpha1.OverrideAnnotationPrefix); ok {
-			n.Overrides = With(n.Overrides, name, value)
+			n.Overrides = with(n.Overrides, name, value)
 		}
 		if needed[key] {
-			n.Annotations = With(n.Annotations, key, value)
+			n.Annotations = with(n.Annotations, key, value)
 		}
 	}
 	n.Allocatable = allocatable(o.Status.Allocatable, resources)
@@ -132,7 +131,7 @@ func info(all *corev1.NodeSystemInfo, needed map[string]bool) map[string]string 
 	var kept map[string]string
 	for name := range needed {
 		if value := infoField(all, name); value != "" {
-			kept = With(kept, name, value)
+			kept = with(kept, name, value)
 		}
 	}
 	return kept
@@ -163,13 +162,11 @@ func infoField(all *corev1.NodeSystemInfo, name string) string {
 	return ""
 }
 
-// With sets a key of a map, which is created if it is nil, and returns the map.
-func With(m map[string]string, key, value string) map[string]string {
+// with sets a key of a map, which is created if it is nil, and returns the map.
+func with(m map[string]string, key, value string) map[string]string {
 	if m == nil {
 		m = make(map[string]string, 1)
 	}
 	m[key] = value
 	return m
 }
-
-func seconds(n int64) time.Duration { return time.Duration(n) * time.Second }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package feed
+package nodestore
 
 import (
 	"fmt"
@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 	"github.com/nodegate/nodegate/internal/kube/packed"
 )
@@ -20,8 +19,7 @@ import (
 // The time at which a node became Ready is known, if that was observed, whatever the node's clock.
 func TestReadySince(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0))
-	s := NewNodes(func(string, gate.Change) {})
-	s.clock = clock
+	s := newWatched(Options{Clock: clock})
 	uid, boot, version := "uid", "x", 0
 	transition := clock.Now().Add(-time.Hour) // by a slow clock
 	object := func(ready corev1.ConditionStatus) *corev1.Node {
@@ -31,23 +29,23 @@ func TestReadySince(t *testing.T) {
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(transition)}}
 		return n
 	}
-	pack := func(ready corev1.ConditionStatus) *packed.Node { return s.pack(object(ready)) }
+	pack := func(ready corev1.ConditionStatus) *packed.Node { return s.Pack(object(ready)) }
 	put := func(ready corev1.ConditionStatus) {
 		n := pack(ready)
-		s.Update(func() []nodeChange { return s.Put(n) })
+		s.Put(n)
 	}
 	list := func(ready corev1.ConditionStatus) {
 		n := pack(ready)
-		s.Update(func() []nodeChange { return s.ReplaceAt([]*packed.Node{n}, fmt.Sprint(version)) })
+		s.ReplaceAt([]*packed.Node{n}, fmt.Sprint(version))
 	}
 	listOfNone := func(corev1.ConditionStatus) {
 		version++
-		s.Update(func() []nodeChange { return s.ReplaceAt(nil, fmt.Sprint(version)) })
+		s.ReplaceAt(nil, fmt.Sprint(version))
 	}
-	response := func(ready corev1.ConditionStatus) { s.observe(object(ready)) }
+	response := func(ready corev1.ConditionStatus) { s.Observe(object(ready)) }
 	drop := func(ready corev1.ConditionStatus) {
 		n := pack(ready)
-		s.Update(func() []nodeChange { return s.Drop(n) })
+		s.Drop(n)
 	}
 	again := func(then func(corev1.ConditionStatus)) func(corev1.ConditionStatus) {
 		return func(ready corev1.ConditionStatus) { transition = transition.Add(time.Second); then(ready) }
@@ -84,7 +82,7 @@ func TestReadySince(t *testing.T) {
 	} {
 		clock.SetTime(clock.Now().Add(time.Minute))
 		step.change(step.ready)
-		facts, _ := s.get("n")
+		facts, _ := s.Get("n")
 		var want time.Time
 		if step.want != never {
 			want = clock.Now().Add(-time.Duration(step.want) * time.Minute)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package feed
+package nodestore
 
 import (
 	"maps"
@@ -28,10 +28,9 @@ type boots struct {
 // creation times afterwards.
 const deletedFor = time.Minute
 
-func newBoots() boots {
+func newBoots(knownPods func(node string) []gate.Incarnation) boots {
 	return boots{
-		byName: make(map[string]gate.Boot), ready: newReadySince(), deleted: make(map[string]time.Time),
-		knownPods: func(string) []gate.Incarnation { return nil },
+		byName: make(map[string]gate.Boot), ready: newReadySince(), deleted: make(map[string]time.Time), knownPods: knownPods,
 	}
 }
 
@@ -125,9 +124,9 @@ func (b *boots) allListed(at time.Time) {
 	}
 }
 
-// sameBoot returns the names of nodes whose boot ID equals that of another node. It
+// SameBoot returns the names of nodes whose boot ID equals that of another node. It
 // visits all nodes.
-func (s *Nodes) sameBoot() []string {
+func (s *Store) SameBoot() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	first, named := make(map[string]string, len(s.byName)), make(map[string]bool)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package feed
+package nodestore
 
 import "github.com/nodegate/nodegate/internal/gate"
 
@@ -10,9 +10,6 @@ type nodeChange struct {
 	change gate.Change
 }
 
-// IgnoreChange is a callback for Nodes that does nothing.
-func IgnoreChange(string, gate.Change) {}
-
 // everythingChanged returns changes of everything about nodes.
 func everythingChanged(nodes []string) []nodeChange {
 	all := make([]nodeChange, 0, len(nodes)+1)
@@ -21,6 +18,3 @@ func everythingChanged(nodes []string) []nodeChange {
 	}
 	return all
 }
-
-// IgnoreNode is a callback for CSINodes, Pods and ResourceSlices that does nothing.
-func IgnoreNode(string) {}

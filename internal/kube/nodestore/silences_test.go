@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package feed
+package nodestore
 
 import (
 	"testing"
@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
 	"github.com/nodegate/nodegate/internal/kube/packed"
 )
@@ -19,25 +18,24 @@ import (
 func TestSilentSince(t *testing.T) {
 	begin := time.Unix(1_800_000_000, 0)
 	clock := clocktesting.NewFakePassiveClock(begin)
-	s := NewNodes(func(string, gate.Change) {})
-	s.clock = clock
+	s := newWatched(Options{Clock: clock})
 	since := begin
 	node := func(ready corev1.ConditionStatus) *packed.Node {
 		n := kubetest.Node("n", "uid")
 		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(since)}}
-		return s.pack(n)
+		return s.Pack(n)
 	}
 	put := func(ready corev1.ConditionStatus) {
 		n := node(ready)
-		s.Update(func() []nodeChange { return s.Put(n) })
+		s.Put(n)
 	}
 	list := func(ready corev1.ConditionStatus) {
 		n := node(ready)
-		s.Update(func() []nodeChange { return s.ReplaceAt([]*packed.Node{n}, "") })
+		s.ReplaceAt([]*packed.Node{n}, "")
 	}
 	drop := func(ready corev1.ConditionStatus) {
 		n := node(ready)
-		s.Update(func() []nodeChange { return s.Drop(n) })
+		s.Drop(n)
 	}
 	const reporting, silent = corev1.ConditionTrue, corev1.ConditionUnknown
 	never, now := time.Time{}, func() time.Time { return clock.Now() }
@@ -64,7 +62,7 @@ func TestSilentSince(t *testing.T) {
 	} {
 		clock.SetTime(clock.Now().Add(time.Minute))
 		step.change(step.ready)
-		facts, _ := s.get("n")
+		facts, _ := s.Get("n")
 		if want := step.want(); !facts.SilentSince.Equal(want) {
 			t.Errorf("%s: unreachable since %s, want %s", step.what, facts.SilentSince, want)
 		}

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package feed
+// Package nodestore stores the facts about all Nodes, as far as they are needed, and what was
+// observed of each: how its boot began, and since when it has been Ready or unreachable.
+package nodestore
 
 import (
 	"maps"
@@ -19,13 +21,15 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/packed"
 )
 
-// Nodes stores the facts about Nodes. Stored nodes are immutable: a node that changes is
-// replaced.
-type Nodes struct {
-	// changed is called without locks.
+// Store stores the facts about Nodes. Stored nodes are immutable: a node that changes is
+// replaced. Its methods are safe for concurrent use.
+type Store struct {
+	// Packer packs the nodes, and Texts shares the memory of their texts. Stores of other
+	// objects use them, too, because these objects contain the same texts.
+	Packer *packed.Packer
+	Texts  *intern.Texts
+
 	changed func(name string, change gate.Change)
-	packer  *packed.Packer
-	intern  *intern.Texts
 	early   earlyNames
 	clock   clock.PassiveClock
 
@@ -53,18 +57,39 @@ type Nodes struct {
 	neededVersion, readVersion int
 }
 
-// NewNodes returns an empty Nodes.
-func NewNodes(changed func(string, gate.Change)) *Nodes {
-	return &Nodes{
-		clock: clock.RealClock{}, boots: newBoots(), observed: make(map[string]bool),
-		changed: changed, packer: packed.NewPacker(packed.NewDictionaries()), intern: intern.New(), readVersion: -1,
+// Options are the options of a Store. All of them are optional.
+type Options struct {
+	// Changed is called when facts about a node have changed, with those facts, or when the
+	// node has been deleted. It may call the Store.
+	Changed func(name string, change gate.Change)
+	// KnownPods returns what is known of the pods on a node. It is called while the Store is
+	// locked.
+	KnownPods func(node string) []gate.Incarnation
+	// Clock determines when something was observed. Defaults to the real clock.
+	Clock clock.PassiveClock
+}
+
+// New returns an empty Store.
+func New(o Options) *Store {
+	if o.Changed == nil {
+		o.Changed = func(string, gate.Change) {}
+	}
+	if o.KnownPods == nil {
+		o.KnownPods = func(string) []gate.Incarnation { return nil }
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return &Store{
+		clock: o.Clock, boots: newBoots(o.KnownPods), observed: make(map[string]bool),
+		changed: o.Changed, Packer: packed.NewPacker(packed.NewDictionaries()), Texts: intern.New(), readVersion: -1,
 		byName: make(map[string]*packed.Node), zones: make(Zones), silent: make(silences),
 	}
 }
 
 // Need adds the annotations, resources and nodeInfo fields in n to those that are kept of
 // Nodes, and specifies whether heartbeats must be announced.
-func (s *Nodes) Need(n gate.Needs) {
+func (s *Store) Need(n gate.Needs) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heartbeats = n.Heartbeats
@@ -88,22 +113,25 @@ func grow(set *map[string]bool, keys []string) bool {
 	return true
 }
 
-// upToDate reports whether all nodes have been read with everything that is needed.
-func (s *Nodes) upToDate() bool {
+// UpToDate reports whether all nodes have been read with everything that is needed.
+func (s *Store) UpToDate() bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.readVersion == s.neededVersion
 }
 
+// Rewinds returns how often all nodes were replaced by an earlier state than had been delivered.
+func (s *Store) Rewinds() int64 { return s.rewinds.Load() }
+
 // NeededVersion returns how many calls of Need have added something.
-func (s *Nodes) NeededVersion() int {
+func (s *Store) NeededVersion() int {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.neededVersion
 }
 
-// names returns the names of all nodes, those with taints first.
-func (s *Nodes) names() []string {
+// Names returns the names of all nodes, those with taints first.
+func (s *Store) Names() []string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	names := make([]string, len(s.byName))
@@ -120,9 +148,9 @@ func (s *Nodes) names() []string {
 	return names
 }
 
-// get returns the facts Node, Boot, Zone, SilentSince and ReadySince about a node. The caller may
+// Get returns the facts Node, Boot, Zone, SilentSince and ReadySince about a node. The caller may
 // modify them.
-func (s *Nodes) get(name string) (gate.Facts, bool) {
+func (s *Store) Get(name string) (gate.Facts, bool) {
 	s.mu.RLock()
 	n, ok := s.byName[name]
 	if !ok {
@@ -137,15 +165,16 @@ func (s *Nodes) get(name string) (gate.Facts, bool) {
 	return facts, true
 }
 
-func (s *Nodes) has(name string) bool {
+// Has reports whether a node is known.
+func (s *Store) Has(name string) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	_, known := s.byName[name]
 	return known
 }
 
-// nameOf returns the name of a node as a string that shares memory with the stored one.
-func (s *Nodes) nameOf(name string) string {
+// NameOf returns the name of a node as a string that shares memory with the stored one.
+func (s *Store) NameOf(name string) string {
 	s.mu.RLock()
 	n, known := s.byName[name]
 	s.mu.RUnlock()
@@ -155,11 +184,11 @@ func (s *Nodes) nameOf(name string) string {
 	return s.early.name(name)
 }
 
-// observe stores a Node that was not delivered by the watch. It does not restore a node
+// Observe stores a Node that was not delivered by the watch. It does not restore a node
 // that the watch has reported as deleted.
-func (s *Nodes) observe(o *corev1.Node) {
-	n := s.pack(o)
-	s.Update(func() []nodeChange {
+func (s *Store) Observe(o *corev1.Node) {
+	n := s.Pack(o)
+	s.update(func() []nodeChange {
 		known := s.byName[n.Name]
 		if known == nil || older(n, known) {
 			return nil
@@ -171,20 +200,20 @@ func (s *Nodes) observe(o *corev1.Node) {
 	})
 }
 
-// forget drops a node that was found to be deleted, unless another Node of this name has
+// Forget drops a node that was found to be deleted, unless another Node of this name has
 // replaced it.
-func (s *Nodes) forget(gone *gate.Node) {
-	s.Update(func() []nodeChange {
+func (s *Store) Forget(gone *gate.Node) {
+	s.update(func() []nodeChange {
 		now, known := s.byName[gone.Name]
 		if !known || now.UID() != gone.UID {
 			return nil
 		}
-		return s.Drop(now)
+		return s.drop(now)
 	})
 }
 
-// Update applies a change to the store, and announces the nodes that changed.
-func (s *Nodes) Update(change func() []nodeChange) {
+// update applies a change to the store, and announces the nodes that changed.
+func (s *Store) update(change func() []nodeChange) {
 	s.mu.Lock()
 	all := change()
 	s.mu.Unlock()
@@ -193,9 +222,9 @@ func (s *Nodes) Update(change func() []nodeChange) {
 	}
 }
 
-// Put stores a node that the watch has delivered, unless the stored state is newer. It
+// put stores a node that the watch has delivered, unless the stored state is newer. It
 // returns the nodes whose facts have changed.
-func (s *Nodes) Put(n *packed.Node) []nodeChange {
+func (s *Store) put(n *packed.Node) []nodeChange {
 	if old, known := s.byName[n.Name]; known && older(n, old) {
 		s.boots.pass(n, old)
 		return nil
@@ -209,7 +238,7 @@ func (s *Nodes) Put(n *packed.Node) []nodeChange {
 }
 
 // take stores a node that is not older than the stored state.
-func (s *Nodes) take(n *packed.Node) []nodeChange {
+func (s *Store) take(n *packed.Node) []nodeChange {
 	old, known := s.byName[n.Name]
 	s.byName[n.Name] = n
 	change := gate.Everything()
@@ -223,7 +252,7 @@ func (s *Nodes) take(n *packed.Node) []nodeChange {
 
 // move replaces a node's old state by its new one, either of which may be nil, where nodes are
 // counted. It returns the nodes that this affects.
-func (s *Nodes) move(old, now *packed.Node, at time.Time) []string {
+func (s *Store) move(old, now *packed.Node, at time.Time) []string {
 	s.silent.update(old, now, at)
 	return s.zones.move(residentOf(old), residentOf(now))
 }
@@ -231,7 +260,7 @@ func (s *Nodes) move(old, now *packed.Node, at time.Time) []string {
 // diff returns which facts about a node have changed, including heartbeats if these must
 // be announced, and records a new boot. If no facts have changed, this is usually
 // determined without unpacking.
-func (s *Nodes) diff(old, now *packed.Node) gate.Change {
+func (s *Store) diff(old, now *packed.Node) gate.Change {
 	same := packed.SameFacts(old, now)
 	if same && !s.heartbeats {
 		return gate.Change{}
@@ -247,8 +276,8 @@ func (s *Nodes) diff(old, now *packed.Node) gate.Change {
 	return gate.Change{}
 }
 
-// Drop drops a node, unless the event concerns an earlier Node of the same name.
-func (s *Nodes) Drop(n *packed.Node) []nodeChange {
+// drop drops a node, unless the event concerns an earlier Node of the same name.
+func (s *Store) drop(n *packed.Node) []nodeChange {
 	old, known := s.byName[n.Name]
 	if !known || old.UID() != n.UID() && older(n, old) {
 		return nil
@@ -260,12 +289,12 @@ func (s *Nodes) Drop(n *packed.Node) []nodeChange {
 	return everythingChanged(append(s.move(old, nil, now), n.Name))
 }
 
-// ReplaceAt replaces all nodes by a list at a resource version. It keeps a node whose
+// replaceAt replaces all nodes by a list at a resource version. It keeps a node whose
 // state is from a response to nodegate's own request and newer than the list, because the
 // next decision must take that write into account. But if the list is older than what a
 // list or the watch has delivered before, the data of the API server has been restored to
 // an earlier state, and nothing is kept.
-func (s *Nodes) ReplaceAt(nodes []*packed.Node, version string) []nodeChange {
+func (s *Store) replaceAt(nodes []*packed.Node, version string) []nodeChange {
 	before, now := s.byName, s.clock.Now()
 	restored := s.isRestored(version)
 	if restored {
@@ -302,7 +331,7 @@ func (s *Nodes) ReplaceAt(nodes []*packed.Node, version string) []nodeChange {
 
 // isRestored reports whether a list's resource version is older than what a list or the
 // watch has delivered before.
-func (s *Nodes) isRestored(version string) bool {
+func (s *Store) isRestored(version string) bool {
 	if precedes(version, s.listed) {
 		return true
 	}
@@ -324,37 +353,4 @@ func older(a, b *packed.Node) bool { return precedes(a.ResourceVersion(), b.Reso
 func precedes(a, b string) bool {
 	order, err := resourceversion.CompareResourceVersion(a, b)
 	return err == nil && order < 0
-}
-
-// nodeSink is the sink of one reflector of Nodes. It ignores everything if the reflector
-// does not read all that is needed.
-type nodeSink struct {
-	*Nodes
-	version int
-}
-
-// Put implements reflector.Sink.
-func (s nodeSink) Put(n *packed.Node) { s.ifCurrent(func() []nodeChange { return s.Nodes.Put(n) }) }
-
-// Drop implements reflector.Sink.
-func (s nodeSink) Drop(n *packed.Node) { s.ifCurrent(func() []nodeChange { return s.Nodes.Drop(n) }) }
-
-// Replace implements reflector.Sink.
-func (s nodeSink) Replace(nodes []*packed.Node) { s.ReplaceAt(nodes, "") }
-
-// ReplaceAt implements reflector.VersionedSink.
-func (s nodeSink) ReplaceAt(nodes []*packed.Node, version string) {
-	s.ifCurrent(func() []nodeChange {
-		s.readVersion = s.version
-		return s.Nodes.ReplaceAt(nodes, version)
-	})
-}
-
-func (s nodeSink) ifCurrent(change func() []nodeChange) {
-	s.Update(func() []nodeChange {
-		if s.version != s.neededVersion {
-			return nil
-		}
-		return change()
-	})
 }
