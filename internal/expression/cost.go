@@ -85,7 +85,7 @@ func (sizes) EstimateSize(element checker.AstNode) *checker.SizeEstimate {
 		return upTo(longAnnotation)
 	}
 	within := len(path) > 1
-	switch path[0] {
+	switch undotted(path[0]) {
 	case labelsVariable:
 		switch {
 		case !within:

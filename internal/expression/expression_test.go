@@ -296,6 +296,49 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// A loop may declare a variable with the name of one of ours, which a dot then precedes.
+func TestNamesOfShadowedVariables(t *testing.T) {
+	e := mustCompile(t, `[1].all(taints, .taints.size() == 2) && [1].all(conditions, .conditions.size() == 2) &&
+		[1].all(annotations, .annotations["example.com/warm"] == "42") && [1].all(allocatable, "example.com/gpu" in .allocatable) &&
+		[1].all(nodeInfo, has(.nodeInfo.kubeletVersion))`)
+	if got, err := e.Holds(aNode()); err != nil || !got {
+		t.Errorf("%v, %v", got, err)
+	}
+	if !e.ReadsTaints() || !e.ReadsConditions() {
+		t.Errorf("reads taints: %t, conditions: %t", e.ReadsTaints(), e.ReadsConditions())
+	}
+	got := slices.Concat(e.Annotations(), e.Resources(), e.NodeInfo())
+	if want := []string{"example.com/warm", "example.com/gpu", "kubeletVersion"}; !slices.Equal(got, want) {
+		t.Errorf("names %v, want %v", got, want)
+	}
+	if _, err := Compile(`[1].all(annotations, .annotations.size() == 0)`); err == nil || !strings.Contains(err.Error(), "must be named literally") {
+		t.Errorf("all annotations: %v", err)
+	}
+}
+
+// What an expression may cost does not depend on the names of its loops' variables.
+func TestCostOfShadowedVariables(t *testing.T) {
+	costs := make(map[uint64]bool)
+	for _, text := range []string{`labels.all(k, annotations["a"].contains("x"))`, `labels.all(annotations, .annotations["a"].contains("x"))`} {
+		env, err := environment()
+		if err != nil {
+			t.Fatal(err)
+		}
+		checked, err := check(env, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cost, err := checkCost(env, checked, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		costs[cost] = true
+	}
+	if len(costs) != 1 {
+		t.Errorf("estimates %v", costs)
+	}
+}
+
 func TestConcurrentUse(t *testing.T) {
 	e := mustCompile(t, truths["a condition"])
 	var running sync.WaitGroup

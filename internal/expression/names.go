@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -40,10 +41,11 @@ func namesIn(checked *ast.AST) (names, error) {
 		if name == "" {
 			return
 		}
-		if found[variable.AsIdent()] == nil {
-			found[variable.AsIdent()] = make(map[string]bool)
+		of := undotted(variable.AsIdent())
+		if found[of] == nil {
+			found[of] = make(map[string]bool)
 		}
-		found[variable.AsIdent()][name] = true
+		found[of][name] = true
 		named[variable.ID()] = true
 	}
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(visit))
@@ -52,7 +54,7 @@ func namesIn(checked *ast.AST) (names, error) {
 		if err != nil || e.Kind() != ast.IdentKind || named[e.ID()] {
 			return
 		}
-		if how, required := literally[e.AsIdent()]; required {
+		if how, required := literally[undotted(e.AsIdent())]; required {
 			at := checked.SourceInfo().GetStartLocation(e.ID())
 			err = fmt.Errorf("%s: %s", place(at.Line(), at.Column()), how)
 		}
@@ -60,13 +62,17 @@ func namesIn(checked *ast.AST) (names, error) {
 	return found, err
 }
 
+// undotted returns the name of a variable that an identifier of a checked expression refers to. Where
+// a loop declares a variable of the same name, a dot precedes the name of ours.
+func undotted(identifier string) string { return strings.TrimPrefix(identifier, ".") }
+
 // variablesIn returns the variables that an expression uses. It may include variables
 // that the expression declares itself.
 func variablesIn(checked *ast.AST) map[string]bool {
 	found := make(map[string]bool)
 	ast.PreOrderVisit(checked.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() == ast.IdentKind {
-			found[e.AsIdent()] = true
+			found[undotted(e.AsIdent())] = true
 		}
 	}))
 	return found
@@ -91,7 +97,7 @@ func nameIn(e ast.Expr) (variable ast.Expr, name string) {
 			variable, name = call.Args()[1], text(call.Args()[0])
 		}
 	}
-	if name == "" || variable.Kind() != ast.IdentKind || literally[variable.AsIdent()] == "" {
+	if name == "" || variable.Kind() != ast.IdentKind || literally[undotted(variable.AsIdent())] == "" {
 		return nil, ""
 	}
 	return variable, name

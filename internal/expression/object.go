@@ -95,7 +95,7 @@ func readsOnlyMetadata(checked *ast.AST) bool {
 				metadata[operand.ID()] = true
 			}
 		case ast.IdentKind:
-			result = result && (e.AsIdent() != objectVariable || metadata[e.ID()])
+			result = result && (undotted(e.AsIdent()) != objectVariable || metadata[e.ID()])
 		}
 	}))
 	return result

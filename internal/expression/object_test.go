@@ -78,6 +78,8 @@ func TestMetadataOnly(t *testing.T) {
 		`object["metadata"]["name"] == "a"`:         false,
 		`object.all(field, field != "status")`:      false,
 		`[object].exists(o, o.status.phase == "a")`: false,
+		`[1].all(object, .object.spec.a == 1)`:      false,
+		`[1].all(object, has(.object.metadata))`:    true,
 	} {
 		e, err := CompileObject(text)
 		if err != nil {
