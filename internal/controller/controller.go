@@ -248,7 +248,7 @@ func (c *Controller) refreshGates(managed map[string]string) {
 	declared, complete := c.gateFeed.Gates()
 	complete = complete && !c.clock.Now().Before(c.takeover.settled)
 	compile, begin := c.compiler.Next()
-	known := gateset.Snapshot{Source: c.gateFeed.GatesFrom(), Gates: declared, Complete: complete, Deleted: c.gateFeed.DeletedGates(), Compile: compile}
+	known := gateset.Snapshot{Source: c.gateFeed.GatesFrom(), Gates: declared, Complete: complete, Deleted: c.gateFeed.DeletedGates(), At: c.clock.Now(), Compile: compile}
 	set := gateset.New(c.set.Load(), known, policy)
 	begin()
 	daemonSets := c.needsFeed.DaemonSets()

@@ -199,3 +199,19 @@ func TestContentionEndsWithTheBoot(t *testing.T) {
 		t.Errorf("taints %s: %s", got, show(d))
 	}
 }
+
+// A gate has closed on an unreachable node, and its signals are edited before the node boots. The digest
+// of the former signals' pods says nothing about the pods of the new ones.
+func TestSignalsAreEditedBeforeABoot(t *testing.T) {
+	ready := func(containers string) Pod { return somePod("b", containers, epoch.Add(-time.Hour)) }
+	s := aNode(aGate("cni", waitingFor(agent("a")))).open("cni").pod("a", "x", true).pods("b", ready("x")).ready("Unknown")
+	s.run(t)
+	s.after(time.Minute).gates = []Gate{aGate("cni", waitingFor(agent("b")), func(g *Gate) { g.Edited = s.now })}
+	s.run(t)
+	if d := s.after(time.Minute).boot("b").ready("False").run(t); d.Verdicts[0].After != v1alpha1.StateClosed {
+		t.Errorf("it opened because of a pod of the former boot: %s", show(d))
+	}
+	if d := s.pods("b", ready("y")).run(t); d.Verdicts[0].After != v1alpha1.StateOpen {
+		t.Errorf("the pod has started in this boot: %s", show(d))
+	}
+}

@@ -197,7 +197,7 @@ type Trust struct {
 }
 
 // trustIn returns the trust that follows from the gate's record.
-func (d *decider) trustIn(r *Record) Trust {
+func (d *decider) trustIn(g *Gate, r *Record) Trust {
 	n := &d.Node
 	t := Trust{nodeCreated: n.Created, since: r.closedSince(n), node: n, podsAt: d.podsAt(), readySince: d.ReadySince}
 	switch t.bootKnown = t.since; {
@@ -207,7 +207,7 @@ func (d *decider) trustIn(r *Record) Trust {
 		r.followedSignals():
 		t.bootKnown = d.bootSeen()
 	}
-	t.digest = d.digestIn(r)
+	t.digest = d.digestIn(g, r)
 	switch {
 	case r.closedForBoot() || r.awaitsBoot() && r.Boot != n.BootID:
 		t.booted, t.known = t.bootKnown, d.Boot.Known
@@ -223,7 +223,7 @@ func (d *decider) trustIn(r *Record) Trust {
 }
 
 // digestIn returns the digest that applies, given the gate's record.
-func (d *decider) digestIn(r *Record) Digest {
+func (d *decider) digestIn(g *Gate, r *Record) Digest {
 	switch {
 	case r.followedSignals():
 		return digestAll
@@ -233,9 +233,15 @@ func (d *decider) digestIn(r *Record) Digest {
 		return digestAll
 	case r.sameBootAsDigest(&d.Node):
 		return ""
+	case r.closedForBoot() && g.editedSince(r):
+		return digestAll
 	}
 	return r.Digest
 }
+
+// editedSince reports whether the gate's signals have changed since it closed. The digest in its record
+// then says nothing about the pods of its present signals.
+func (g *Gate) editedSince(r *Record) bool { return g.Edited.After(r.Since) }
 
 // followedSignals reports whether the record was written by a closeWhen gate that closed. Such a
 // gate ignores pods.
@@ -266,7 +272,7 @@ func (d *decider) inBootOf(g *Gate, from, r *Record) *Record {
 	}
 	readsHeartbeats := g.ReadsHeartbeats || len(g.Signals) == 0 // perhaps, if the gate did not compile
 	if readsHeartbeats && (r.Boot == "" || r.Boot == d.Node.BootID) && !r.closedForBoot() {
-		r.BootSeen = d.trustIn(from).booted
+		r.BootSeen = d.trustIn(g, from).booted
 	}
 	return r
 }

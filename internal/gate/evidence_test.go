@@ -74,7 +74,7 @@ func TestBelieves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at := epoch.Add(c.at)
 			d := decider{Facts: &c.node.facts, now: at}
-			got, recheck := d.trustIn(&c.record).Believes(&c.pod, at)
+			got, recheck := d.trustIn(&Gate{}, &c.record).Believes(&c.pod, at)
 			var want time.Time
 			if c.wantAfter != 0 {
 				want = epoch.Add(c.wantAfter)

@@ -79,6 +79,9 @@ type Gate struct {
 	Remembers bool
 	// ReadsHeartbeats is true if a signal reads heartbeats.
 	ReadsHeartbeats bool
+	// Edited is when the gate's signals were observed to change, also because the gate was created
+	// again. Zero if that was not observed.
+	Edited time.Time
 	// Signals are the signals that must all hold for the gate to open or, if CloseWhen
 	// is set, to close.
 	Signals []NamedSignal

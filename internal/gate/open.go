@@ -61,7 +61,7 @@ func (d *decider) noteBoot(s *slot) {
 		return
 	case r.awaitsBoot() && !d.bootsNow() && (d.Node.Silent() || d.Node.ShuttingDown):
 		return // it closed in an unproved boot, and nothing can be proved now
-	case !r.awaitsBoot() || d.Boot.After != r.Boot || d.Boot.Ahead:
+	case !r.awaitsBoot() || d.Boot.After != r.Boot || d.Boot.Ahead || s.gate.editedSince(r):
 		// Pods may have become ready, in the old boot or in an unobserved one, without
 		// opening the gate.
 		r.Digest = digestAll
@@ -102,7 +102,7 @@ func (d *decider) followPods(s *slot) {
 			r.Digest = digest
 		}
 	case r.closedForBoot() && r.Digest == digestAll:
-		trust := d.trustIn(r)
+		trust := d.trustIn(s.gate, r)
 		r.Digest, _ = s.gate.takeDigestOfBoot(d.Facts, func(p *Pod) bool { return !trust.BelievesMark(p) })
 	}
 }
@@ -125,7 +125,7 @@ func (d *decider) tryOpen(s *slot) {
 func (d *decider) evaluate(s *slot, r *Record) bool {
 	s.verdict.Blocked = d.blocked
 	// An open gate's signals are read for the taint that it would add.
-	s.signals = d.read(s, d.input(s, r, d.trustIn(r), r.Reclosed || r.State == v1alpha1.StateOpen))
+	s.signals = d.read(s, d.input(s, r, d.trustIn(s.gate, r), r.Reclosed || r.State == v1alpha1.StateOpen))
 	d.noteRuns(s, r)
 	return s.signals == Holds && s.verdict.Blocked == ""
 }

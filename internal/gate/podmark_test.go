@@ -49,7 +49,7 @@ func TestBelievesMark(t *testing.T) {
 		"of this Node":                              {closed, again, marked("new", "x", epoch.Add(-time.Minute), time.Minute), true},
 	} {
 		d := decider{Facts: &c.node.facts, now: epoch}
-		if got := d.trustIn(&c.record).BelievesMark(&c.pod); got != c.want {
+		if got := d.trustIn(&Gate{}, &c.record).BelievesMark(&c.pod); got != c.want {
 			t.Errorf("%s: accepted: %t, want %t", name, got, c.want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestKnownMarkAndAClockThatIsBehind(t *testing.T) {
 		{State: v1alpha1.StateClosed, Since: epoch, Reason: v1alpha1.ReasonNodeShutdown, Boot: "a", Digest: digestAll},
 		{State: v1alpha1.StateClosed, Since: epoch, Reason: v1alpha1.ReasonSignalsHold, Boot: "b"},
 	} {
-		trust := (&decider{Facts: &node.facts, now: epoch}).trustIn(&record)
+		trust := (&decider{Facts: &node.facts, now: epoch}).trustIn(&Gate{}, &record)
 		if trust.BelievesMark(&old) {
 			t.Errorf("%s: a mark that is known from before the boot counts", record.Reason)
 		}

@@ -140,7 +140,7 @@ func (d *decider) noteRuns(s *slot, r *Record) {
 	if r.Boot == "" || r.Boot != d.Node.BootID {
 		return
 	}
-	in := d.input(s, r, d.trustIn(r), false)
+	in := d.input(s, r, d.trustIn(s.gate, r), false)
 	same := true
 	for _, signal := range s.gate.Signals {
 		if remembering, ok := signal.Signal.(Remembering); ok {

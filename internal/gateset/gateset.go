@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 
@@ -29,6 +30,8 @@ type Snapshot struct {
 	// Deleted contains the names of gates that are known to have been deleted even if the
 	// list is not complete.
 	Deleted map[string]bool
+	// At is the present time.
+	At time.Time
 	// Compile compiles a gate. It returns ErrCompiling if the gate is not compiled yet.
 	// Defaults to signal.Compile.
 	Compile func(*v1alpha1.NodeGate, string) (gate.Gate, error)
@@ -110,7 +113,7 @@ func New(before *Set, now Snapshot, policy gate.KeyPolicy) *Set {
 		compile = signal.Compile
 	}
 	for _, ng := range now.Gates {
-		set.add(ng, before, compile)
+		set.add(ng, before, compile, now.At)
 	}
 	set.accept(policy)
 	for name := range set.broken {
@@ -188,7 +191,7 @@ func (s *Set) apply(policy gate.KeyPolicy) {
 
 // add adds a gate. It is compiled only if it has changed, because sets are created
 // whenever a DaemonSet changes, and compiling an expression takes a while.
-func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.NodeGate, string) (gate.Gate, error)) {
+func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.NodeGate, string) (gate.Gate, error), at time.Time) {
 	g, known := before.Gate(ng.Name)
 	if known && isSame(before.Declared[ng.Name], ng) && before.Source == s.Source && !before.Compiling(ng.Name) {
 		again := *g
@@ -205,8 +208,12 @@ func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.Nod
 		s.Gates, s.Since[ng.Name] = append(s.Gates, compiled), s.Seq
 	}
 	s.Declared[ng.Name], s.SignalsSince[ng.Name] = ng, s.Seq
-	if known && sameSignals(before.Declared[ng.Name], ng) {
-		s.SignalsSince[ng.Name] = before.SignalsSince[ng.Name]
+	switch added := &s.Gates[len(s.Gates)-1]; {
+	case !known:
+	case sameSignals(before.Declared[ng.Name], ng):
+		s.SignalsSince[ng.Name], added.Edited = before.SignalsSince[ng.Name], g.Edited
+	default:
+		added.Edited = at
 	}
 }
 
@@ -233,11 +240,6 @@ func (s *Set) addKeys(name string, policy gate.KeyPolicy) {
 			}
 		}
 	}
-}
-
-// isSame reports whether two gates with the same name have the same declaration.
-func isSame(a, b *v1alpha1.NodeGate) bool {
-	return a.UID == b.UID && a.Generation == b.Generation && a.ReadError == b.ReadError
 }
 
 // Object returns the NodeGate with a name if it is an object of the API server, or nil.

@@ -3,6 +3,8 @@
 package gateset
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -31,7 +33,7 @@ const (
 func Of(declared []v1alpha1.NodeGate, policy gate.KeyPolicy, use StatusUse) *Set {
 	set, none := newSet(Snapshot{Source: v1alpha1.SourceCRD, Complete: true}), &Set{}
 	for i := range declared {
-		set.add(&declared[i], none, signal.Compile)
+		set.add(&declared[i], none, signal.Compile, time.Time{})
 	}
 	set.accept(policy)
 	for name, ng := range set.Declared {
