@@ -31,6 +31,8 @@ func TestMain(m *testing.M) {
 func TestAgent(t *testing.T) {
 	s := kubetest.Start(t)
 	s.Define(t)
+	t.Cleanup(func() { s.Undefine(t) })
+	namespace := clustertest.Namespace(t, s.Cluster)
 	apply(t, s, "../../../deploy/agent/agent.yaml")
 	config, err := s.Cluster.ServiceAccount(t.Context(), metav1.NamespaceSystem, "nodegate-agent")
 	if err != nil {
@@ -43,8 +45,8 @@ func TestAgent(t *testing.T) {
 	}
 	s.Node(t, "mine", recorded("Open", "boot-1"))
 	s.Node(t, "other", recorded("Open", boot))
-	s.Pod(t, metav1.NamespaceDefault, "on-mine", "mine")
-	s.LabelledPod(t, metav1.NamespaceDefault, "on-other", "agent", "other")
+	s.Pod(t, namespace, "on-mine", "mine")
+	s.LabelledPod(t, namespace, "on-other", "agent", "other")
 
 	store := hold.Store{Dir: t.TempDir()}
 	a := &Agent{Client: clientFor(t, config), Node: "mine", Boot: boot, Uptime: func() time.Duration { return time.Hour }, Store: store, Log: slog.New(slog.DiscardHandler)}
@@ -59,15 +61,15 @@ func TestAgent(t *testing.T) {
 	eventually("closed, because the record is of the previous boot", false, 1)
 	s.Update(t, "mine", recorded("Open", boot))
 	eventually("open", true, 1)
-	s.LabelledPod(t, metav1.NamespaceDefault, "another", "agent", "mine")
+	s.LabelledPod(t, namespace, "another", "agent", "mine")
 	eventually("two pods", true, 2)
 	s.Update(t, "mine", recorded("Closed", boot))
 	eventually("closed", false, 2)
 
 	// A node may have thousands of finished pods. Nothing starts in them.
-	finish(t, s, "another", corev1.PodFailed)
+	finish(t, s, namespace, "another", corev1.PodFailed)
 	eventually("a pod has failed", false, 1)
-	finish(t, s, "on-mine", corev1.PodSucceeded)
+	finish(t, s, namespace, "on-mine", corev1.PodSucceeded)
 	eventually("both pods have finished", false, 0)
 }
 
@@ -96,11 +98,11 @@ func TestMissingPluginIsLogged(t *testing.T) {
 	}
 }
 
-// finish gives a pod of namespace default the phase of a finished pod.
-func finish(t *testing.T, s *kubetest.Server, pod string, phase corev1.PodPhase) {
+// finish gives a pod the phase of a finished pod.
+func finish(t *testing.T, s *kubetest.Server, namespace, pod string, phase corev1.PodPhase) {
 	t.Helper()
 	change := []byte(`{"status":{"phase":"` + phase + `"}}`)
-	if _, err := s.CoreV1().Pods(metav1.NamespaceDefault).Patch(t.Context(), pod, types.MergePatchType, change, metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := s.CoreV1().Pods(namespace).Patch(t.Context(), pod, types.MergePatchType, change, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
 }
