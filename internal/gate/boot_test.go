@@ -215,3 +215,18 @@ func TestSignalsAreEditedBeforeABoot(t *testing.T) {
 		t.Errorf("the pod has started in this boot: %s", show(d))
 	}
 }
+
+// A gate takes over the record of a deleted one. As long as the node has not been Ready for a minute,
+// nothing proves that the pods of its signals have become ready in this boot.
+func TestRenamedAfterABoot(t *testing.T) {
+	pod := somePod("b", "x", epoch.Add(-time.Hour))
+	s := aNode(aGate("old", waitingFor(agent("a")), tainting(cniTaint))).open("old").pod("a", "x", true).boot("b").ready("False")
+	s.run(t)
+	s.after(10*time.Minute).pods("b", pod).gates = []Gate{aGate("new", waitingFor(agent("b")), tainting(cniTaint))}
+	if d := s.run(t); len(s.facts.Node.Taints) != 1 {
+		t.Errorf("it opened because of a pod of the former boot: %s", show(d))
+	}
+	if d := s.ready("True").after(provenAfter).run(t); len(s.facts.Node.Taints) != 0 {
+		t.Errorf("it stays closed: %s", show(d))
+	}
+}

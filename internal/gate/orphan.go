@@ -100,7 +100,7 @@ func (d *decider) takeOver(orphan *slot, heirs []*slot) {
 			}
 			r := *orphan.before
 			r.Reclosed = reclosed && r.tainted()
-			if r.awaitsBoot() || r.closedForBoot() && d.now.Before(r.Since.Add(provenAfter)) {
+			if r.awaitsBoot() || r.closedForBoot() && !d.hasProved(&r) {
 				r.Digest = digestAll // the digest lists the pods of the deleted gate's signals
 			}
 			s.restore(&r)
@@ -108,4 +108,11 @@ func (d *decider) takeOver(orphan *slot, heirs []*slot) {
 			return
 		}
 	}
+}
+
+// hasProved reports whether the passing of time has proved, for a gate that closed for the current boot,
+// which pods are ready in it. What the digest lists no longer matters then.
+func (d *decider) hasProved(r *Record) bool {
+	proven, _ := provenBy(&d.Node, Latest(r.Since, d.ReadySince), d.podsAt(), d.now)
+	return proven && r.Boot == d.Node.BootID
 }
