@@ -228,14 +228,26 @@ func (t *Tolerator) write(ctx context.Context, ds *appsv1.DaemonSet, p *Plan, wa
 		return err
 	}
 	out.By = ByApply
-	result, err := t.Writer.Apply(ctx, ds, wanted, t.Force, t.DryRun.Server())
-	if err != nil {
-		return err
-	}
-	if missing := p.missing(result); missing != "" {
-		return fmt.Errorf("an admission policy or webhook for DaemonSets removes %s", missing)
+	for _, dryRun := range t.applies() {
+		result, err := t.Writer.Apply(ctx, ds, wanted, t.Force, dryRun)
+		if err != nil {
+			return err
+		}
+		if missing := p.missing(result); missing != "" {
+			return fmt.Errorf("an admission policy or webhook for DaemonSets removes %s", missing)
+		}
 	}
 	return nil
+}
+
+// applies returns the values of DryRun of the requests that apply a list. The first is a dry run: if
+// an admission policy or webhook removes a toleration, nothing is changed, and pods are not replaced.
+func (t *Tolerator) applies() [][]string {
+	tries := [][]string{{metav1.DryRunAll}}
+	if t.DryRun == release.DryRunServer {
+		return tries
+	}
+	return append(tries, nil)
 }
 
 // keepsTolerations reports whether a DaemonSet still has all of its tolerations after a

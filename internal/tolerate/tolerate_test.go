@@ -235,12 +235,12 @@ func TestRun(t *testing.T) {
 		},
 		"policy, but the command owns the list": {
 			server: server{ds: daemonSet("", tolerates("x")...), policy: added, owned: true},
-			writes: []string{"apply 0 of uid [All]", "apply 2 of uid []"}, want: slices.Concat(tolerates("x"), added, added),
+			writes: []string{"apply 0 of uid [All]", "apply 2 of uid [All]", "apply 2 of uid []"}, want: slices.Concat(tolerates("x"), added, added),
 			text: name + " tolerates example.com/a:NoSchedule of gate a\n" + rolling,
 		},
 		"apply": {
 			server: server{ds: daemonSet("OnDelete", tolerates("x")...)},
-			writes: []string{"apply 0 of uid [All]", "apply 2 of uid []"}, want: append(tolerates("x"), added...),
+			writes: []string{"apply 0 of uid [All]", "apply 2 of uid [All]", "apply 2 of uid []"}, want: append(tolerates("x"), added...),
 			text: name + " tolerates example.com/a:NoSchedule of gate a\n  Its running pods are not replaced (update strategy OnDelete); new pods have the toleration.\n",
 		},
 		"client dry run": {
@@ -249,20 +249,20 @@ func TestRun(t *testing.T) {
 		},
 		"owned": {
 			server: server{ds: daemonSet("", tolerates("x")...), owner: "helm"}, want: tolerates("x"), fails: true,
-			writes: []string{"apply 0 of uid [All]", "apply 2 of uid []"},
+			writes: []string{"apply 0 of uid [All]", "apply 2 of uid [All]"},
 			text: name + " not changed: the list of tolerations is owned by helm. Add the toleration of example.com/a:NoSchedule there, or use --force-conflicts: " +
 				"kubectl-gate-tolerate then owns the list, and the next server-side apply of the former owner fails with a conflict or, if it is forced, removes the toleration.\n",
 		},
 		"forced": {
 			server: server{ds: daemonSet("", tolerates("x")...), owner: "helm"}, force: true, want: append(tolerates("x"), added...),
-			writes: []string{"apply 0 of uid [All]", "apply 2 of uid []"},
+			writes: []string{"apply 0 of uid [All]", "apply 2 of uid [All]", "apply 2 of uid []"},
 			text:   name + " tolerates example.com/a:NoSchedule of gate a\n" + rolling,
 		},
 		"conflict": {
 			server: server{ds: daemonSet(""), conflicts: 2, before: func(ds *appsv1.DaemonSet) {
 				ds.Spec.Template.Spec.Tolerations = append(ds.Spec.Template.Spec.Tolerations, tolerates("new")...)
 			}},
-			writes: []string{"apply 0 of uid [All]", "apply 0 of uid [All]", "apply 0 of uid [All]", "apply 3 of uid []"},
+			writes: []string{"apply 0 of uid [All]", "apply 0 of uid [All]", "apply 0 of uid [All]", "apply 3 of uid [All]", "apply 3 of uid []"},
 			want:   append(tolerates("new", "new"), added...),
 			text:   name + " tolerates example.com/a:NoSchedule of gate a\n" + rolling,
 		},
@@ -276,8 +276,9 @@ func TestRun(t *testing.T) {
 			text: name + " not changed: the DaemonSet was deleted and created again\n",
 		},
 		"removed by another policy": {
-			server: server{ds: daemonSet(""), strip: true}, fails: true, writes: []string{"apply 0 of uid [All]", "apply 1 of uid []"},
-			text: name + " not changed: an admission policy or webhook for DaemonSets removes example.com/a:NoSchedule\n",
+			server: server{ds: daemonSet("", tolerates("x")...), strip: true}, force: true, want: tolerates("x"), fails: true,
+			writes: []string{"apply 0 of uid [All]", "apply 2 of uid [All]"},
+			text:   name + " not changed: an admission policy or webhook for DaemonSets removes example.com/a:NoSchedule\n",
 		},
 		"gone": {fails: true, text: name + " not changed: not found\n"},
 		"too many": {
