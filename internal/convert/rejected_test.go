@@ -168,6 +168,7 @@ spec:
 	for i := range 20 {
 		fmt.Fprintf(&longConditions, "  - {type: %s%d, requiredStatus: 'True'}\n", strings.Repeat("A", 300), i)
 	}
+	unknown := rule("{matchLabels: {a: b}}", "{matchExpressions: [{key: a, operator: Gt, values: ['1']}]}")
 	checkRejections(t, NodeReadinessRules, ".yaml", map[string]rejection{
 		"nothing":         {"", 0, "the input is empty"},
 		"no rule":         {"kind: Pod\n", 0, "no NodeReadinessRule"},
@@ -186,9 +187,14 @@ spec:
 		"a bad taint key": {rule("readiness.k8s.io/a", "readiness.k8s.io/a/b"), 7, "qualified name"},
 		"no selector":     {rule("  nodeSelector: {matchLabels: {a: b}}\n", ""), 4, "no nodeSelector"},
 		"a bad selector":  {rule("{matchLabels: {a: b}}", "{matchExpressions: [{key: a, operator: In}]}"), 2, "operators In and NotIn need"},
+		"a bad operator":  {unknown, 2, `Unsupported value: "Gt"`},
 		"another policy":  {rule("  taint:", "  conditionPolicy: oneOf\n  taint:"), 7, `"oneOf"`},
 		"long types":      {rule(`  - {type: A, requiredStatus: "True"}`, longConditions.String()), 5, "divide the rule into several"},
 	})
+	// The API server also reports that it did not check other rules, which is no error of the input.
+	if r := NodeReadinessRules(Source{Name: "rule", Data: []byte(unknown)}); r.Errors() != 1 {
+		t.Errorf("an unsupported operator is %d errors, want 1:\n%s", r.Errors(), findingsText(r))
+	}
 }
 
 func TestSeedNodetaintshandlerConvertRefuses(t *testing.T) {

@@ -58,6 +58,9 @@ func (c *converter) reject(g *Gate, err error) {
 		return
 	}
 	for _, cause := range status.Status().Details.Causes {
+		if cause.Field == uncheckedField {
+			continue
+		}
 		line := g.Line
 		for path, at := range g.lines {
 			if strings.HasPrefix(cause.Field, path) {
@@ -67,6 +70,10 @@ func (c *converter) reject(g *Gate, err error) {
 		c.errorf(line, "the API server would reject gate %s: %s: %s", g.NodeGate.Name, cause.Field, cause.Message)
 	}
 }
+
+// uncheckedField is the field of the API server's remark that it did not check some rules, because of
+// the other errors.
+const uncheckedField = "<nil>"
 
 var (
 	plainKey   = regexp.MustCompile(`^[a-z][a-z0-9-]{0,30}[a-z0-9](?:\.[a-z][a-z0-9-]{0,30}[a-z0-9]){0,3}/[a-z][a-z0-9-]{0,60}[a-z0-9]$`)
