@@ -314,6 +314,33 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// The notes name the taint of the gate that waits for images, also if it is not that of the preset.
+func TestNotesOfImageWarmUp(t *testing.T) {
+	t.Parallel()
+	values := object{
+		"imageWarmUp": object{"images": []string{"example.com/a:1"}},
+		"presets":     object{"image-warm-up": object{"spec": object{"taint": object{"key": "NodeReadiness"}}}},
+	}
+	output, err := helm(t, values, "install", "nodegate", chart, "--namespace", namespace, "--dry-run=client")
+	must(t, err)
+	if want := "must tolerate\nNodeReadiness.\n"; !strings.Contains(output, want) {
+		t.Errorf("the notes do not contain %q:\n%s", want, output[strings.Index(output, "NOTES:"):])
+	}
+}
+
+// 'kubectl gate tolerate' reads NodeGates, of which there are none if gates come from files.
+func TestNotesOfGatesFromFiles(t *testing.T) {
+	t.Parallel()
+	for birth, want := range map[string]string{"policy": "get it when they are next updated", "webhook": "add the toleration to its pod template"} {
+		output, err := helm(t, object{"gatesFromFiles": object{"enabled": true}, "birth": birth}, "install", "nodegate", chart, "--namespace", namespace, "--dry-run=client")
+		must(t, err)
+		_, notes, _ := strings.Cut(output, "NOTES:")
+		if strings.Contains(notes, "kubectl gate tolerate") || !strings.Contains(notes, want) {
+			t.Errorf("with birth %s, the notes are, want %q and no command that needs NodeGates:\n%s", birth, want, notes)
+		}
+	}
+}
+
 // Alerts and dashboard are rendered unchanged, including parts that look like templates.
 func TestMonitoring(t *testing.T) {
 	on := object{"enabled": true, "labels": object{"release": "prometheus"}}
