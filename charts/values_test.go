@@ -63,6 +63,8 @@ func TestBadValues(t *testing.T) {
 		"at '/agent/nodeSelector/gpu': got boolean, want string":                                          {"agent": object{"nodeSelector": object{"gpu": true}}},
 		"agent.enabled requires NodeGate objects, which gatesFromFiles.enabled replaces":                  {"agent": object{"enabled": true}, "gatesFromFiles": object{"enabled": true}},
 		"gate g has the taint x.example.com/y:NoSchedule, which is not in allowedTaintKeys: add it there": {"gates": object{"g": gate}},
+		"gate g: taint requires key and effect, for example {key: ":                                       {"gates": object{"g": object{"taint": object{"key": "NodeReadiness"}}}},
+		"gate g: recloseTaint requires key and effect":                                                    {"gates": object{"g": object{"taint": object{"key": "NodeReadiness", "effect": "NoSchedule"}, "recloseTaint": "NodeReadiness"}}},
 		"gate out-of-service has the taint node.kubernetes.io/out-of-service:NoExecute, which is not":     {"presets": object{"out-of-service": object{"enabled": true}}},
 		"gate required-daemonsets has the taint startup-taint.cluster-autoscaler.kubernetes.io/required-": {"allowedTaintKeys": []string{"a"}},
 		"two gates have the name cilium, which is that of a preset or of the default gate":                {"presets": object{"cilium": object{"enabled": true}}, "gates": object{"cilium": gate}, "allowedTaintKeys": append(presets.TaintKeys(), "x.example.com/y")},

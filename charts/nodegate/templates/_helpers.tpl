@@ -123,6 +123,7 @@ scopeSelector:
   {{- if has $name $names }}{{ fail (printf "two gates have the name %s, which is that of a preset or of the default gate: rename the one under gates" $name) }}{{ end }}
   {{- $names = append $names $name }}
   {{- range $field := list "taint" "recloseTaint" }}{{ with get $gate.spec $field }}
+    {{- if not (and (kindIs "map" .) .key .effect) }}{{ fail (printf "gate %s: %s requires key and effect, for example {key: example.com/not-ready, effect: NoSchedule}" $name $field) }}{{ end }}
     {{- $taint := printf "%s:%s" .key .effect }}
     {{- if not (has $taint (include "nodegate.taints" $root.Values.allowedTaintKeys | fromJsonArray)) }}
       {{- fail (printf "gate %s has the taint %s, which is not in allowedTaintKeys: add it there" $name $taint) }}
