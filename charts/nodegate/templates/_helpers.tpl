@@ -27,7 +27,7 @@ one, Capabilities.APIVersions lists the kinds that are served; 'helm template' b
 {{/* A CEL list of strings, in the format of 'nodegate manifests'. */}}
 {{- define "nodegate.texts" -}}
 {{- $quoted := list }}
-{{- range . | uniq | sortAlpha }}{{ $quoted = append $quoted (quote .) }}{{ end -}}
+{{- range . | default list | uniq | sortAlpha }}{{ $quoted = append $quoted (quote .) }}{{ end -}}
 [{{ join ", " $quoted }}]
 {{- end }}
 
