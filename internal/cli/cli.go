@@ -125,11 +125,12 @@ func rejectArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("%s takes no arguments, got %d", cmd.CommandPath(), len(args))
 }
 
-// oneNodeArgument accepts exactly one node name, and a known output format.
-func oneNodeArgument(o *output) cobra.PositionalArgs {
+// oneNodeArgument accepts exactly one node name, and a known output format. others are the arguments
+// that the command accepts instead, for the error.
+func oneNodeArgument(o *output, others string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return fmt.Errorf("%s takes exactly one node name, got %d", cmd.CommandPath(), len(args))
+			return fmt.Errorf("%s takes exactly one node name%s, got %d", cmd.CommandPath(), others, len(args))
 		}
 		return o.check()
 	}

@@ -272,6 +272,7 @@ func TestRefuses(t *testing.T) {
 		{"report --within 3", "missing unit"},
 		{"report -o pdf", "use json, yaml or html"},
 		{"timeline", "takes exactly one node name, got 0"},
+		{"why pod/web frontend", "takes exactly one node name, pod/NAMESPACE/NAME or deployment/NAMESPACE/NAME, got 2"},
 		{"timeline n1 -o html", "use json or yaml"},
 	} {
 		if status, out, err := run(t, strings.Fields(c.args)...); status != exitError || out != "" || !strings.Contains(err, c.want) || strings.Count(err, "\n") != 1 {

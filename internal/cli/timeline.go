@@ -28,7 +28,7 @@ func newTimeline(c *connection) *cobra.Command {
 			"The exit status is 0, or 2 if the node could not be read.",
 		Example:           "  kubectl gate timeline ip-10-0-3-17\n  kubectl gate timeline ip-10-0-3-17 -o json",
 		ValidArgsFunction: c.oneNode,
-		Args:              oneNodeArgument(&o),
+		Args:              oneNodeArgument(&o, ""),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reader, err := c.reader()
 			if err != nil {

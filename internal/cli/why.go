@@ -42,7 +42,7 @@ func newWhy(c *connection) *cobra.Command {
 		Example: "  kubectl gate why ip-10-0-3-17\n  kubectl gate why ip-10-0-3-17 -o json\n" +
 			"  kubectl gate why pod/web/frontend-6d5f7-x2x9p\n  kubectl gate why deployment/web/frontend",
 		ValidArgsFunction: c.oneNode,
-		Args:              oneNodeArgument(&o),
+		Args:              oneNodeArgument(&o, ", pod/NAMESPACE/NAME or deployment/NAMESPACE/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reader, err := c.reader()
 			if err != nil {
