@@ -147,8 +147,13 @@ func (r *Report) writeRest(b *strings.Builder) {
 	} else {
 		b.WriteString("The order of starts was not compared: no node with known pods is younger than a day.\n")
 	}
+	r.writeGaps(b, "")
+}
+
+// writeGaps writes what could not be read, each in a line with a prefix.
+func (r *Report) writeGaps(b *strings.Builder, prefix string) {
 	for _, gap := range r.Unread {
-		fmt.Fprintf(b, "Incomplete: %s: %s; missing: %s.\n", gap.What, gap.Error, gap.Hides)
+		fmt.Fprintf(b, "%sIncomplete: %s: %s; missing: %s.\n", prefix, gap.What, gap.Error, gap.Hides)
 	}
 }
 
@@ -160,9 +165,13 @@ func (s *Suggestion) isPrinted(all bool) bool { return s.Certainty != Possible |
 
 // Gates returns the manifests of the suggested gates, ready to apply, and what to do first and
 // afterwards as comments. Suggestions that are only possible are left out, and named in a
-// comment, unless all is true.
+// comment, unless all is true. What could not be read is in comments, too.
 func (r *Report) Gates(all bool) string {
 	var b strings.Builder
+	r.writeGaps(&b, "# ")
+	if len(r.Suggestions) == 0 {
+		b.WriteString("# There are no gates to suggest.\n")
+	}
 	for i := range r.Suggestions {
 		s := &r.Suggestions[i]
 		daemons, need := strings.Join(s.DaemonSets, ", "), "a gate"
@@ -181,9 +190,6 @@ func (r *Report) Gates(all bool) string {
 		b.WriteString("---\n")
 		s.writeSteps(&b)
 		b.WriteString(strings.TrimRight(s.Manifest, "\n") + "\n")
-	}
-	if b.Len() == 0 {
-		return "# There are no gates to suggest.\n"
 	}
 	return b.String()
 }
