@@ -212,7 +212,7 @@ var active = map[string]func(*checker, *appsv1.Deployment) bool{
 // pdRemoves reports whether a container of the PD driver's controller removes the taint.
 func pdRemoves(_ *checker, d *appsv1.Deployment) bool {
 	return slices.ContainsFunc(d.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
-		return slices.Contains(c.Args, "--run-taint-controller=true")
+		return slices.Contains(c.Args, "--run-taint-controller=true") || slices.Contains(c.Args, "--run-taint-controller")
 	})
 }
 

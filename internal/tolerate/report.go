@@ -51,7 +51,7 @@ type Result struct {
 	Name      string `json:"name"`
 	// Gates are the names of the gates whose taints it did not tolerate.
 	Gates []string `json:"gates"`
-	// Added are the taints whose tolerations were added, as KEY:EFFECT.
+	// Added are the taints whose tolerations were added, as KEY:EFFECT. With an Error, they are missing.
 	Added []string `json:"added,omitempty"`
 	// By is what added them: policy or apply. Empty in a dry run of the client.
 	By string `json:"by,omitempty"`
