@@ -285,7 +285,7 @@ func (s *overrider) change(ctx context.Context, node *corev1.Node) (OverriddenNo
 
 // changeHelp is the part of the help text that open, close and reset have in common.
 const changeHelp = "Required permissions: get and patch nodes, and list them with -l, or if a gate from a file has no record on them; list\n" +
-	"nodegates.nodegate.dev; the verb 'override' on nodegates.nodegate.dev, unless the command only removes a taint. If\n" +
+	"nodegates.nodegate.dev; the verb 'override' on nodegates.nodegate.dev, except for 'open' without --for. If\n" +
 	"permitted, the command reads the Lease nodegate in nodegate's namespace (--namespace, default " + v1alpha1.DefaultNamespace + ") to\n" +
 	"check whether a controller is running.\n\n" +
 	"Nodes are changed one after the other, with one patch each, until a change fails. Nothing is changed if a node or the\n" +
