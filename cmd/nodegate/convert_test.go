@@ -95,6 +95,7 @@ func TestConvertRefuses(t *testing.T) {
 		want  string // in standard error or in the error
 	}{
 		"an empty list of conditions": {strings.Replace(matcher, `[{ type = "DiskPressure", status = "True" }]`, "[]", 1), []string{"tainter", "-"}, "stdin:3: error: without conditions"},
+		"one error":                   {strings.Replace(matcher, `[{ type = "DiskPressure", status = "True" }]`, "[]", 1), []string{"tainter", "-"}, "stdin was not converted: fix the errors above, and run the command again"},
 		"one of two":                  {matcher + strings.Replace(matcher, "status", "state", 1), []string{"tainter", "-"}, "stdin:6: error: "},
 		"no file":                     {"", []string{"tainter", "/nowhere/x.toml"}, "/nowhere/x.toml"},
 		"no argument":                 {"", []string{"istio"}, "takes one FILE"},

@@ -126,8 +126,8 @@ func printGates(cmd *cobra.Command, args []string, run func(Source) *Result) err
 	if _, err := findings.WriteTo(cmd.ErrOrStderr()); err != nil {
 		return fmt.Errorf("printing findings: %w", err)
 	}
-	if n := result.Errors(); n > 0 {
-		return fmt.Errorf("%s was not converted: see the %d errors above", source.Name, n)
+	if result.Errors() > 0 {
+		return fmt.Errorf("%s was not converted: fix the errors above, and run the command again", source.Name)
 	}
 	return result.WriteYAML(cmd.OutOrStdout())
 }
