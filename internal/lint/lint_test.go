@@ -585,14 +585,14 @@ var cases = map[string]ruleCases{
 	},
 	"other-writer": {
 		bad: map[string]*World{
-			"Cilium by default":       with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator"))),
-			"Cilium sets it":          with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "true")),
-			"Cilium with another key": with([]string{agent("")}, deployments(deployment("cilium-operator")), config("agent-not-ready-taint-key", "example.com/a")),
-			"istiod":                  with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true")))),
-			"a revision of istiod":    with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod-1-27-0", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true")))),
-			"istiod with another key": with([]string{agent("")}, deployments(deployment("istiod", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true"), withEnv("PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME", "example.com/a")))),
-			"Kuma":                    with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane", withEnv("KUMA_RUNTIME_KUBERNETES_NODE_TAINT_CONTROLLER_ENABLED", "true")))),
-			"the PD driver":           with([]string{keyed("pd.csi.storage.gke.io/not-ready", "")}, deployments(deployment("csi-gce-pd-controller", withContainer("--v=5", "--run-taint-controller=true")))),
+			"Cilium by default":        with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator"))),
+			"Cilium sets it":           with([]string{keyed("node.cilium.io/agent-not-ready", "")}, deployments(deployment("cilium-operator")), config("remove-cilium-node-taints", "false", "set-cilium-node-taints", "true")),
+			"Cilium with another key":  with([]string{agent("")}, deployments(deployment("cilium-operator")), config("agent-not-ready-taint-key", "example.com/a")),
+			"istiod":                   with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true")))),
+			"a revision of istiod":     with([]string{keyed("cni.istio.io/not-ready", "")}, deployments(deployment("istiod-1-27-0", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true")))),
+			"istiod with another key":  with([]string{agent("")}, deployments(deployment("istiod", withEnv("PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS", "true"), withEnv("PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME", "example.com/a")))),
+			"Kuma":                     with([]string{keyed("NodeReadiness", "")}, deployments(deployment("kuma-control-plane", withEnv("KUMA_RUNTIME_KUBERNETES_NODE_TAINT_CONTROLLER_ENABLED", "true")))),
+			"the PD driver":            with([]string{keyed("pd.csi.storage.gke.io/not-ready", "")}, deployments(deployment("csi-gce-pd-controller", withContainer("--v=5", "--run-taint-controller=true")))),
 			"the PD driver, bare flag": with([]string{keyed("pd.csi.storage.gke.io/not-ready", "")}, deployments(deployment("csi-gce-pd-controller", withContainer("--v=5", "--run-taint-controller")))),
 		},
 		good: map[string]*World{
