@@ -279,7 +279,8 @@ func (t *trial) specs(c *change, gate string) []*v1alpha1.NodeGate {
 }
 
 // observed returns the highest status.observedGeneration that was committed until a
-// time, by the UID of the gate.
+// time, by the UID of the gate. A status cannot show that a later spec than the stored one was
+// observed, so a wrong status does not exclude all specs.
 func (t *trial) observed(versions []Version, until time.Time) map[types.UID]int64 {
 	observed := make(map[types.UID]int64)
 	if t.Rewinds {
@@ -287,7 +288,7 @@ func (t *trial) observed(versions []Version, until time.Time) map[types.UID]int6
 	}
 	for _, v := range versions {
 		if ng, ok := v.Object.(*v1alpha1.NodeGate); ok && !t.clock.latest(v.Revision).After(until) {
-			observed[ng.UID] = max(observed[ng.UID], ng.Status.ObservedGeneration)
+			observed[ng.UID] = max(observed[ng.UID], min(ng.Status.ObservedGeneration, ng.Generation))
 		}
 	}
 	return observed

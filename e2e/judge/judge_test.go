@@ -279,6 +279,9 @@ var histories = []history{
 		})
 		s.pass(seenAfter).opens("a")
 	}},
+	{RuleOpening, "opens although no signal holds, and the gate's status shows a later spec than there is", "signal label does not hold", func(s *builder) {
+		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Status.ObservedGeneration = 9 }).born("a").opens("a")
+	}},
 	{RuleOpening, "opens on a Node that was created just after the gate was paused", "", func(s *builder) {
 		s.gate(byLabel).edits(paused).born("a", labelled).opens("a")
 	}},
