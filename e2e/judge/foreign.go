@@ -154,10 +154,27 @@ func (t *trial) judgeForgery(c *change) {
 		return // a webhook may have written them
 	}
 	for _, name := range recordsOf(c.after) {
-		if r, _ := recordOf(c.after, name); r.State != v1alpha1.StateClosed || r.Reason != v1alpha1.ReasonBirth {
-			t.violation(RuleForeign, c, name, "node is created with a forged record", "the record has state %q and reason %q", r.State, r.Reason)
+		r, _ := recordOf(c.after, name)
+		if why := t.forged(c, name, r); why != "" {
+			t.violation(RuleForeign, c, name, "node is created with a forged record", "the record has state %q and reason %q%s", r.State, r.Reason, why)
 		}
 	}
+}
+
+// forged returns why a gate did not close with this record on a Node that is created, or "" if it
+// may have. The policy may still have an earlier spec of the gate, while nodegate does not run.
+func (t *trial) forged(c *change, gate string, r record) string {
+	closes := func(v Version) bool {
+		ng, ok := v.Object.(*v1alpha1.NodeGate)
+		return ok && v.Revision < c.revision && !ng.Spec.Follows() && ng.Spec.Taint == r.taint() && selects(ng, c.after)
+	}
+	switch {
+	case r.State != v1alpha1.StateClosed || r.Reason != v1alpha1.ReasonBirth:
+		return ", not those of a birth"
+	case !slices.ContainsFunc(t.byID[ID{Kind: KindNodeGate, Name: gate}], closes):
+		return ", and no version of the gate closes this node with taint " + r.Taint
+	}
+	return ""
 }
 
 // judgeOthers judges that no user other than nodegate and the operators writes

@@ -451,6 +451,18 @@ var histories = []history{
 	{RuleForeign, "a kubelet registers with a record", "with a forged record", func(s *builder) {
 		s.gate().register("a", recorded(record{State: "Open", Reason: "SignalsHold"}))
 	}},
+	{RuleForeign, "a kubelet registers with the record of a gate that does not exist", "with a forged record", func(s *builder) {
+		s.gate().born("a", recordedFor("other", record{State: "Closed", Reason: "Birth", Taint: "other:NoSchedule"}))
+	}},
+	{RuleForeign, "a kubelet registers with the record of a gate that does not select the node", "with a forged record", func(s *builder) {
+		s.gate(ofLabelled).born("a")
+	}},
+	{RuleForeign, "a kubelet registers with a record that names another taint", "with a forged record", func(s *builder) {
+		s.gate().register("a", withTaint(gateTaint), withTaint("other"), recorded(record{State: "Closed", Reason: "Birth", Taint: "other:NoSchedule"}))
+	}},
+	{RuleForeign, "a gate closes on a new node after it was deleted, because the policy still has it", "", func(s *builder) {
+		s.gate().remove(KindNodeGate, "", "agent").pass(time.Hour).born("a")
+	}},
 
 	// S3: No Node is ever visible ungated.
 	{RuleBirth, "a node is created with taint and record", "", func(s *builder) {
