@@ -279,7 +279,12 @@ func (s *builder) releases(name string) *builder {
 
 // closes closes the gate on a node as nodegate.
 func (s *builder) closes(name string, reason v1alpha1.Reason) *builder {
-	return s.edit(nodegate, name, withTaint(gateTaint), recorded(record{State: "Closed", Reason: reason, Boot: s.bootOf(name), Taint: gateTaint + ":NoSchedule", Since: s.now}))
+	return s.closesWith(name, reason, gateTaint)
+}
+
+// closesWith closes the gate on a node as nodegate, with a taint of this key.
+func (s *builder) closesWith(name string, reason v1alpha1.Reason, key string) *builder {
+	return s.edit(nodegate, name, withTaint(key), recorded(record{State: "Closed", Reason: reason, Boot: s.bootOf(name), Taint: key + ":NoSchedule", Since: s.now}))
 }
 
 // reboots reports a new boot ID as the kubelet.

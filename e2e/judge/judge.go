@@ -132,6 +132,7 @@ func (t *trial) judgeOwn(c *change) {
 				continue
 			}
 		}
+		t.judgeRecordedTaint(c, name, before, after)
 		t.judgeEffect(c, name, before, after, recorded)
 		if before.Override != "" || after.Override != "" {
 			t.judgeOwnState(c, name, before.own(), after.own())

@@ -43,6 +43,19 @@ func (t *trial) keptOff(c *change, taint corev1.Taint) bool {
 	})
 }
 
+// judgeRecordedTaint judges the taint in the record with which nodegate closes a gate (S2). The
+// record makes it the gate's taint on this node, so it must be one of those in the gate's spec.
+func (t *trial) judgeRecordedTaint(c *change, gate string, before, after record) {
+	if !after.closed() || before.closed() && before.Taint == after.Taint {
+		return
+	}
+	t.checked(RuleForeign, "taints in records of closed gates")
+	own := func(ng *v1alpha1.NodeGate) bool { return ng != nil && slices.Contains(ng.Spec.Taints(), after.taint()) }
+	if !slices.ContainsFunc(t.specs(c, gate), own) {
+		t.violation(RuleForeign, c, gate, "nodegate records taint "+after.Taint, "it is not a taint of the gate")
+	}
+}
+
 // owns reports whether a taint with this key and effect is in the gate's spec.
 func owns(ng *v1alpha1.NodeGate, taint corev1.Taint) bool {
 	return slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return own.Key == taint.Key && own.Effect == taint.Effect })

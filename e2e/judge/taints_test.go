@@ -25,6 +25,32 @@ func unrelated(ng *v1alpha1.NodeGate) {
 
 // taintHistories are histories of taints that no record holds.
 var taintHistories = []history{
+	{RuleForeign, "closes with a foreign taint, according to the record", "it is not a taint of the gate", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled)
+		s.closesWith("a", v1alpha1.ReasonRegression, "example.com/foreign")
+	}},
+	{RuleForeign, "takes over a foreign taint by its record, and removes it", "it is not a taint of the gate", func(s *builder) {
+		s.gate(byLabel).born("a", withTaint("example.com/foreign"))
+		s.edit(nodegate, "a", withoutTaint(gateTaint), recorded(record{State: "Closed", Reason: "Birth", Boot: "boot-1", Taint: "example.com/foreign:NoSchedule"}))
+		s.edit(otherUser, "a", labelled).edit(nodegate, "a", withoutTaint("example.com/foreign"), recorded(record{State: "Open", Reason: "SignalsHold", Boot: "boot-1"}))
+	}},
+	{RuleForeign, "replaces its taint by another one that is not the gate's", "it is not a taint of the gate", func(s *builder) {
+		s.gate(byLabel).born("a").edit(nodegate, "a", withoutTaint(gateTaint)).closesWith("a", v1alpha1.ReasonBirth, "example.com/foreign")
+	}},
+	{RuleForeign, "replaces its taint after the gate was edited", "", func(s *builder) {
+		s.gate(byLabel).born("a").edits(func(ng *v1alpha1.NodeGate) { ng.Spec.Taint.Key, ng.Generation = againTaint, 2 })
+		s.edit(nodegate, "a", withoutTaint(gateTaint), withTaint(againTaint), recorded(record{State: "Closed", Reason: "Birth", Boot: "boot-1", Taint: againTaint + ":NoSchedule"}))
+	}},
+	{RuleQuiet, "a closed gate keeps the taint from before it was edited", "which is not its taint", func(s *builder) {
+		s.gate(byLabel).born("a").edits(func(ng *v1alpha1.NodeGate) { ng.Spec.Taint.Key = againTaint })
+	}},
+	{RuleQuiet, "the taint of a closed gate has another value", `its taint has value "other"`, func(s *builder) {
+		s.gate(byLabel).born("a").edit(otherUser, "a", func(n *corev1.Node) { n.Spec.Taints[0].Value = "other" })
+	}},
+	{RuleQuiet, "a taint has the value of another gate that is closed with it", "", func(s *builder) {
+		s.gate(byLabel).gate(byLabel, renamed, func(ng *v1alpha1.NodeGate) { ng.Spec.Taint.Value = "other" })
+		s.born("a", recordedFor("renamed", record{State: "Closed", Reason: "Birth", Boot: "boot-1", Taint: gateTaint + "=other:NoSchedule"}), func(n *corev1.Node) { n.Spec.Taints[0].Value = "other" })
+	}},
 	{RuleOpening, "opens without a record, which a user has removed", "this is not a reason for opening", func(s *builder) {
 		s.gate(byLabel).born("a", labelled).edit(admin, "a", unrecorded).pass(time.Minute).edit(nodegate, "a", withoutTaint(gateTaint))
 	}},
