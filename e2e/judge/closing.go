@@ -112,9 +112,12 @@ func (t *trial) unfounded(c *change, m moment, ng *v1alpha1.NodeGate, before, af
 func (t *trial) unfoundedAdmission(c *change, m moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
 	former := !before.Since.IsZero() && before.Since.Before(c.before.CreationTimestamp.Time)
 	carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return taintOn(m.node(c.name), own) != nil })
+	own, _ := recordOf(c.before, ng.Name)
 	switch {
 	case before.State == v1alpha1.StateOpen && !former && !ng.Spec.Follows():
 		return "the gate was open"
+	case own.State == v1alpha1.StateClosed && !former && !ng.Spec.Follows():
+		return "the node is a member, with the gate closed"
 	case reason == v1alpha1.ReasonBirth:
 		return t.notNew(c, ng)
 	case !carries && !before.closed():

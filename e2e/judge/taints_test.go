@@ -51,6 +51,17 @@ var taintHistories = []history{
 		s.gate(byLabel).gate(byLabel, renamed, func(ng *v1alpha1.NodeGate) { ng.Spec.Taint.Value = "other" })
 		s.born("a", recordedFor("renamed", record{State: "Closed", Reason: "Birth", Boot: "boot-1", Taint: gateTaint + "=other:NoSchedule"}), func(n *corev1.Node) { n.Spec.Taints[0].Value = "other" })
 	}},
+	{RuleClosing, "records a closed node as adopted, so that it needs no budget", "the node is a member, with the gate closed", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).edit(otherUser, "b", unlabelled)
+		s.closes("a", v1alpha1.ReasonRegression).pass(time.Minute).closes("a", v1alpha1.ReasonAdopted).closes("b", v1alpha1.ReasonRegression)
+	}},
+	{RuleClosing, "records a closed node as new, so that it needs no budget", "the node is a member, with the gate closed", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).edit(otherUser, "b", unlabelled)
+		s.closes("a", v1alpha1.ReasonRegression).pass(time.Minute).closes("a", v1alpha1.ReasonBirth).closes("b", v1alpha1.ReasonRegression)
+	}},
+	{RuleClosing, "a node with the closed record of an earlier Node is closed as new", "", func(s *builder) {
+		s.gate(byLabel).pass(time.Hour).register("a", recorded(record{State: "Closed", Reason: "Regression", Taint: gateTaint + ":NoSchedule", Since: begin})).closes("a", v1alpha1.ReasonBirth)
+	}},
 	{RuleOpening, "opens without a record, which a user has removed", "this is not a reason for opening", func(s *builder) {
 		s.gate(byLabel).born("a", labelled).edit(admin, "a", unrecorded).pass(time.Minute).edit(nodegate, "a", withoutTaint(gateTaint))
 	}},

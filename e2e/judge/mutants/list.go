@@ -258,6 +258,11 @@ var All = []Mutant{
 
 	// Closing.
 	{
+		Name:   "regressions count against the budget only until the next write",
+		Edits:  []Edit{{"internal/gate/open.go", "\tr.Source = s.gate.Source\n\tif t :=", "\tr.Source = s.gate.Source\n\tif r.State == v1alpha1.StateClosed && r.Reason == v1alpha1.ReasonRegression {\n\t\tr.Reason = v1alpha1.ReasonAdopted\n\t}\n\tif t :="}},
+		Breaks: judge.RuleClosing, Plays: []string{"regression"},
+	},
+	{
 		Name:   "closeWhen gates close on Unknown",
 		Edits:  []Edit{{"internal/gate/follow.go", "case all != Holds || manual:", "case all == NotYet || manual:"}},
 		Breaks: judge.RuleClosing, Plays: []string{"level"},
