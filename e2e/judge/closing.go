@@ -38,6 +38,7 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 	if why := t.unjustifiedClosing(c, gate, before, after, reason); why != "" {
 		t.violation(RuleClosing, c, gate, what, "%s", why)
 	}
+	t.judgeRole(c, gate, before, after)
 	counted := before.State == v1alpha1.StateClosed && isBudgeted(before.Reason)
 	if !isBudgeted(reason) || counted || taintOn(c.before, after.taint()) != nil { // a taint that exists changes nothing for pods
 		return

@@ -56,6 +56,28 @@ func (t *trial) judgeRecordedTaint(c *change, gate string, before, after record)
 	}
 }
 
+// judgeRole judges which of its two taints a gate closes with (S4): Birth needs taint, and a gate
+// that was open needs recloseTaint. While it was overridden closed, the node was not in use.
+func (t *trial) judgeRole(c *change, gate string, before, after record) {
+	isNew := after.Reason == v1alpha1.ReasonBirth
+	if after.Override != "" || before.Override != "" || !isNew && (before.State != v1alpha1.StateOpen || after.Reason == v1alpha1.ReasonAdopted) {
+		return
+	}
+	t.checked(RuleClosing, "taints of gates that close")
+	right := func(ng *v1alpha1.NodeGate) bool {
+		switch {
+		case ng == nil:
+			return false
+		case isNew || ng.Spec.RecloseTaint == nil:
+			return ng.Spec.Taint == after.taint()
+		}
+		return *ng.Spec.RecloseTaint == after.taint()
+	}
+	if !slices.ContainsFunc(t.specs(c, gate), right) {
+		t.violation(RuleClosing, c, gate, "gate closes with taint "+after.Taint, "it is not the gate's taint for this node")
+	}
+}
+
 // owns reports whether a taint with this key and effect is in the gate's spec.
 func owns(ng *v1alpha1.NodeGate, taint corev1.Taint) bool {
 	return slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return own.Key == taint.Key && own.Effect == taint.Effect })

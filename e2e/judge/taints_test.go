@@ -51,6 +51,15 @@ var taintHistories = []history{
 		s.gate(byLabel).gate(byLabel, renamed, func(ng *v1alpha1.NodeGate) { ng.Spec.Taint.Value = "other" })
 		s.born("a", recordedFor("renamed", record{State: "Closed", Reason: "Birth", Boot: "boot-1", Taint: gateTaint + "=other:NoSchedule"}), func(n *corev1.Node) { n.Spec.Taints[0].Value = "other" })
 	}},
+	{RuleClosing, "recloses with recloseTaint", "", func(s *builder) {
+		s.gate(onRegression, reclosing).twoOpen().edit(otherUser, "a", unlabelled).closesWith("a", v1alpha1.ReasonRegression, againTaint)
+	}},
+	{RuleClosing, "recloses with the taint for new nodes", "it is not the gate's taint for this node", func(s *builder) {
+		s.gate(onRegression, reclosing).twoOpen().edit(otherUser, "a", unlabelled).closes("a", v1alpha1.ReasonRegression)
+	}},
+	{RuleClosing, "closes on a new node with recloseTaint", "it is not the gate's taint for this node", func(s *builder) {
+		s.gate(byLabel, reclosing).remove(KindPolicy, "", birthPolicy).register("a").closesWith("a", v1alpha1.ReasonBirth, againTaint)
+	}},
 	{RuleClosing, "records a closed node as adopted, so that it needs no budget", "the node is a member, with the gate closed", func(s *builder) {
 		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).edit(otherUser, "b", unlabelled)
 		s.closes("a", v1alpha1.ReasonRegression).pass(time.Minute).closes("a", v1alpha1.ReasonAdopted).closes("b", v1alpha1.ReasonRegression)

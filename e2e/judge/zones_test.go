@@ -27,7 +27,7 @@ var zoneHistories = []history{
 		s.gate(byLabel, evicting).born("a", labelled).opens("a").edit(admin, "a", unreachable).closes("a", v1alpha1.ReasonNodeSilent)
 	}},
 	{RuleClosing, "a gate with NoExecute and a recloseTaint closes on an unreachable node", "", func(s *builder) {
-		s.gate(byLabel, evicting, reclosing).born("a", labelled).opens("a").edit(admin, "a", unreachable).closes("a", v1alpha1.ReasonNodeSilent)
+		s.gate(byLabel, evicting, reclosing).born("a", labelled).opens("a").edit(admin, "a", unreachable).closesWith("a", v1alpha1.ReasonNodeSilent, againTaint)
 	}},
 	{RuleClosing, "closes on the last node of a zone that becomes unreachable", "most of its nodes are unreachable", func(s *builder) {
 		s.zoneOfThree().edit(admin, "b", unreachable).edit(admin, "c", unreachable).pass(time.Minute)

@@ -258,6 +258,11 @@ var All = []Mutant{
 
 	// Closing.
 	{
+		Name:   "gates close again with the taint for new nodes",
+		Edits:  []Edit{{"internal/gate/reclose.go", "d.closed(s.gate, reason, !s.isNew)", "d.closed(s.gate, reason, false)"}},
+		Breaks: judge.RuleClosing, Plays: []string{"two taints"},
+	},
+	{
 		Name:   "regressions count against the budget only until the next write",
 		Edits:  []Edit{{"internal/gate/open.go", "\tr.Source = s.gate.Source\n\tif t :=", "\tr.Source = s.gate.Source\n\tif r.State == v1alpha1.StateClosed && r.Reason == v1alpha1.ReasonRegression {\n\t\tr.Reason = v1alpha1.ReasonAdopted\n\t}\n\tif t :="}},
 		Breaks: judge.RuleClosing, Plays: []string{"regression"},

@@ -85,6 +85,9 @@ func gates() []*v1alpha1.NodeGate {
 			s.Taint.Effect, s.Acknowledge = corev1.TaintEffectNoExecute, []v1alpha1.Acknowledgement{v1alpha1.AcknowledgePodEviction}
 		}),
 		gate("partition", open(label())),
+		gate("again", open(label()), func(s *v1alpha1.NodeGateSpec) {
+			s.RecloseTaint = &v1alpha1.Taint{Key: key("again-ready"), Effect: corev1.TaintEffectNoSchedule}
+		}),
 		gate("once", open(label()), func(s *v1alpha1.NodeGateSpec) { s.ReclosePolicy = v1alpha1.RecloseNever }),
 	}
 }
@@ -151,9 +154,11 @@ func level(s *v1alpha1.NodeGateSpec) {
 func allowedTaints() []string {
 	var all []string
 	for _, ng := range append(gates(), lateGates()...) {
-		taint := ng.Spec.Taint.Key + ":" + string(ng.Spec.Taint.Effect)
-		if !slices.Contains(all, taint) {
-			all = append(all, taint)
+		for _, t := range ng.Spec.Taints() {
+			taint := t.Key + ":" + string(t.Effect)
+			if !slices.Contains(all, taint) {
+				all = append(all, taint)
+			}
 		}
 	}
 	return all

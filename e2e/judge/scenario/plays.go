@@ -40,6 +40,7 @@ var plays = map[string]func(*play){
 	"undone":           undone,
 	"twins":            twins,
 	"once":             once,
+	"two taints":       twoTaints,
 	"no execute":       noExecute,
 	"partition":        partition,
 	"groups":           groups,

@@ -232,6 +232,24 @@ func once(p *play) {
 	n.becomes("once", opened)
 }
 
+// twoTaints reboots a node. Its gate closes again with recloseTaint, and not with the taint for new
+// nodes.
+func twoTaints(p *play) {
+	n := p.registers("again", "again", labelled)
+	n.becomes("again", opened)
+	n.edit(unlabelled)
+	n.reboots()
+	p.await("gate again to close again", func(context.Context) error {
+		if state, raw := recordedState(n.get(), "again"); state != closed {
+			return fmt.Errorf("the record is %q", raw)
+		}
+		return nil
+	})
+	p.lingers()
+	n.edit(labelled)
+	n.becomes("again", opened)
+}
+
 // forger registers a node with forged records, as its kubelet.
 func forger(p *play) {
 	const record = v1alpha1.RecordAnnotationPrefix + "net"
