@@ -24,6 +24,9 @@ import (
 	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
 )
 
+// forgedDenied counts the forged records that a policy denied.
+const forgedDenied faultproxy.Fault = "forged record, denied"
+
 // hostileWriters is the number of hostile writers.
 const hostileWriters = 4
 
@@ -118,7 +121,7 @@ func (w *hostileWriter) forge(ctx context.Context, name string) {
 		w.report.failed(fmt.Errorf("%s wrote a record on node %s", w.name, name))
 	}
 	if apierrors.IsForbidden(err) {
-		w.report.inject(faultproxy.Fault("forged record, denied"))
+		w.report.inject(forgedDenied)
 	}
 }
 

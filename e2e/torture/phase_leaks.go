@@ -60,6 +60,9 @@ func (r *replica) usage(ctx context.Context) (usage, error) {
 			return usage{}, err
 		}
 		u := usage{families["go_goroutines"], families["go_memstats_heap_alloc_bytes"]}
+		if u.goroutines == 0 || u.heap == 0 {
+			return usage{}, fmt.Errorf("reading metrics: there are %v goroutines, and the heap has %v bytes", u.goroutines, u.heap)
+		}
 		if i == 0 || u.heap < least.heap {
 			least.heap = u.heap
 		}

@@ -7,25 +7,26 @@ import (
 	"time"
 
 	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
 // phases are the phases, in the order in which they run.
 var phases = []phase{
-	{id: "R1", title: "SIGKILL before and after every API call", weight: 4, run: kills},
-	{id: "R2", title: "single events lost, duplicated, late, out of order", weight: 3, hides: dropped, inStep: true, run: singleEvents},
-	{id: "R3", title: "frozen watches, rewound lists, a lagging API server", weight: 4, hides: longestFreeze, inStep: true, rewinds: true, run: stale},
-	{id: "R4", title: "hostile writers of the same taints and annotations", weight: 3, inStep: true, run: hostile},
-	{id: "R5", title: "5 to 50 % of requests fail, API server and etcd killed", weight: 4, hides: errorsHide, inStep: true, run: requestErrors},
-	{id: "R5b", title: "etcd restored to an older revision", weight: 2, hides: outage, inStep: true, rewinds: true, run: restores},
-	{id: "R6", title: "two leaders at once, paused and resumed", weight: 2, hides: longestPause, inStep: true, rewinds: true, run: twoLeaders},
-	{id: "R6b", title: "the leader ends repeatedly", weight: 2, hides: failover, inStep: true, rewinds: true, run: failovers},
-	{id: "R6c", title: "two leaders, and two replicas, with clocks at half and double rate", weight: 2, hides: clocksHide, inStep: true, rewinds: true, lacking: clockProgram, run: otherClocks},
-	{id: "R7", title: "Nodes created while nodegate is down and the API server restarts", weight: 2, lacks: []judge.Rule{judge.RuleClosing}, components: []testcluster.Component{testcluster.Scheduler}, run: births},
-	{id: "R8", title: "mass regressions, flapping, unobserved reboots of the fleet", weight: 3, run: storms},
+	{id: "R1", title: "SIGKILL before and after every API call", weight: 4, injects: []faultproxy.Fault{faultproxy.Call}, run: kills},
+	{id: "R2", title: "single events lost, duplicated, late, out of order", weight: 3, hides: dropped, inStep: true, injects: eventFaults, run: singleEvents},
+	{id: "R3", title: "frozen watches, rewound lists, a lagging API server", weight: 4, hides: longestFreeze, inStep: true, rewinds: true, injects: []faultproxy.Fault{faultproxy.Freeze, faultproxy.Rewind, faultproxy.Lagging}, run: stale},
+	{id: "R4", title: "hostile writers of the same taints and annotations", weight: 3, inStep: true, injects: []faultproxy.Fault{forgedDenied}, run: hostile},
+	{id: "R5", title: "5 to 50 % of requests fail, API server and etcd killed", weight: 4, hides: errorsHide, inStep: true, injects: requestFaults, run: requestErrors},
+	{id: "R5b", title: "etcd restored to an older revision", weight: 2, hides: outage, inStep: true, rewinds: true, injects: []faultproxy.Fault{etcdRestored}, run: restores},
+	{id: "R6", title: "two leaders at once, paused and resumed", weight: 2, hides: longestPause, inStep: true, rewinds: true, injects: []faultproxy.Fault{paused}, run: twoLeaders},
+	{id: "R6b", title: "the leader ends repeatedly", weight: 2, hides: failover, inStep: true, rewinds: true, injects: []faultproxy.Fault{faultproxy.Fault(lost)}, run: failovers},
+	{id: "R6c", title: "two leaders, and two replicas, with clocks at half and double rate", weight: 2, hides: clocksHide, inStep: true, rewinds: true, lacking: clockProgram, injects: []faultproxy.Fault{otherRate}, run: otherClocks},
+	{id: "R7", title: "Nodes created while nodegate is down and the API server restarts", weight: 2, lacks: []judge.Rule{judge.RuleClosing}, components: []testcluster.Component{testcluster.Scheduler}, injects: []faultproxy.Fault{born}, run: births},
+	{id: "R8", title: "mass regressions, flapping, unobserved reboots of the fleet", weight: 3, injects: []faultproxy.Fault{unseen}, run: storms},
 	{id: "R9", title: "memory and goroutines under churn", weight: 3, run: leaks},
-	{id: "R10", title: "upgrades and downgrades", weight: 1, lacking: olderProgram, run: versions},
-	{id: "all", title: "a little of everything at once", weight: 1, hides: errorsHide, inStep: true, brief: true, run: everything},
+	{id: "R10", title: "upgrades and downgrades", weight: 1, lacking: olderProgram, injects: []faultproxy.Fault{replaced}, run: versions},
+	{id: "all", title: "a little of everything at once", weight: 1, hides: errorsHide, inStep: true, brief: true, injects: eventFaults, run: everything},
 }
 
 // churning runs churn for the duration d.

@@ -48,13 +48,14 @@ type Report struct {
 	// Wrong are failures that the verdict does not contain.
 	Wrong []error
 
-	lacks []judge.Rule
-	mu    sync.Mutex
+	injects []faultproxy.Fault
+	lacks   []judge.Rule
+	mu      sync.Mutex
 }
 
 func newReport(seed uint64, p phase) *Report {
 	return &Report{
-		Seed: seed, ID: p.id, Title: p.title, lacks: p.lacks,
+		Seed: seed, ID: p.id, Title: p.title, injects: p.injects, lacks: p.lacks,
 		Injected: make(map[faultproxy.Fault]int), Patches: make(map[int32]int),
 	}
 }
@@ -119,12 +120,16 @@ func (r *Report) Pass() bool {
 	return r.Skipped != "" || len(r.Wrong) == 0 && len(r.failures()) == 0
 }
 
-// failures returns the judge's violations, and the rules under which nothing was checked.
+// failures returns the judge's violations, the rules under which nothing was checked, and whether
+// there were no faults.
 func (r *Report) failures() []string {
 	if r.Verdict == nil {
 		return []string{"the run was not judged"}
 	}
 	var all []string
+	if why := r.harmless(); why != "" {
+		all = append(all, why)
+	}
 	for _, v := range r.Verdict.Violations {
 		all = append(all, v.String())
 	}
@@ -134,6 +139,18 @@ func (r *Report) failures() []string {
 		}
 	}
 	return all
+}
+
+// harmless returns why the phase proves nothing, or "".
+func (r *Report) harmless() string {
+	injected := func(f faultproxy.Fault) bool { return r.Injected[f] > 0 }
+	switch {
+	case r.injects == nil && r.Steps == r.Failures:
+		return "there was no churn"
+	case r.injects != nil && !slices.ContainsFunc(r.injects, injected):
+		return fmt.Sprintf("none of these faults was injected: %v", r.injects)
+	}
+	return ""
 }
 
 // shown is the maximum number of the judge's findings in a report.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/torture/faultproxy"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
@@ -58,6 +59,9 @@ type phase struct {
 	// brief is true if no machine reboots. A boot that nodegate observes late makes a gate
 	// wait for a minute, which is too long for the phase.
 	brief bool
+	// injects are the faults of which at least one must have been injected. Nil if the phase
+	// consists of churn only.
+	injects []faultproxy.Fault
 	// lacks are the rules under which there may be nothing to check.
 	lacks []judge.Rule
 	// components are the components that run in addition to the API server.
