@@ -171,6 +171,10 @@ func TestBroken(t *testing.T) {
 				}
 			}
 		})},
+		"evicts for an unobserved boot": {rule: "evicts", decide: eachGate(func(g *gate.Gate) { g.Taint.Effect = corev1.TaintEffectNoSchedule }),
+			setting: setting{versions: only(a(byDaemon, evicting)), left: budget{reboots: 1, crashes: 1, ticks: 3}, begin: isOpen("a")}},
+		"does not notice that a taint is edited": {rule: "edited", setting: edited(byDaemon, func(spec *v1alpha1.NodeGateSpec) { spec.Taint.Key = keyC }),
+			decide: eachGate(func(g *gate.Gate) { g.Taint.Key = keyA })},
 		"does not look for rings": {rule: "rest", decide: oneByOne, setting: setting{versions: only(a(whileAbsent(keyB)), b(whilePresent(keyA))), left: budget{ticks: 1}}},
 		"closes without budget": {rule: "budget", decide: seeing(func(_ []gate.Gate, f *gate.Facts) { f.Granted = map[string]bool{"a": true} }),
 			setting: setting{versions: only(a(byDaemon, onRegression)), nodes: 2, maxReclosed: ptr.To(intstr.FromInt32(1)), left: budget{lapses: 2, ticks: 1}, begin: isOpen("a")}},
