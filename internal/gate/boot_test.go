@@ -127,6 +127,28 @@ func TestBootAheadOfTheWatch(t *testing.T) {
 	}
 }
 
+// nodegate restarts after it has closed a gate in a boot that was ahead of the watch. The record must
+// show that pods of a boot in between are no evidence.
+func TestRestartsAheadOfTheWatch(t *testing.T) {
+	for name, s := range map[string]*sim{
+		"closed while unreachable": aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", true).ready("Unknown"),
+		"open":                     aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", false),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s.run(t)
+			s.boot("c").after(time.Second).ready("True").facts.Boot.Ahead = true
+			s.run(t)
+			s.pod("cni", "of boot b", true).after(time.Second).facts.Boot = Boot{Seen: s.now}
+			if d := s.run(t); d.Verdicts[0].After != v1alpha1.StateClosed {
+				t.Errorf("opens because of a pod that may be of any boot: %s", show(d))
+			}
+			if d := s.after(provenAfter).run(t); !d.Verdicts[0].Opened() {
+				t.Errorf("does not open a minute later: %s", show(d))
+			}
+		})
+	}
+}
+
 // Another replica closed the gate in the new boot, and took a digest. This replica knows the boot
 // only from a response, and its watch may still deliver a status of a boot in between.
 func TestAnotherReplicaClosedAheadOfTheWatch(t *testing.T) {

@@ -146,6 +146,17 @@ func TestJoinsAheadOfTheWatch(t *testing.T) {
 	}
 }
 
+// The same for evidence of every kind from before the boot, if nothing is known of the boot before it.
+func TestJoinsOnOlderEvidenceAheadOfTheWatch(t *testing.T) {
+	for of, kind := range evidenceKinds() {
+		s := joiningNode(kind, time.Second).taint(cniTaint).label("late", "yes").ready("True")
+		s.facts.Boot = Boot{Seen: s.facts.Boot.Seen, Ahead: true}
+		if d := s.run(t); d.Verdicts[0].After != v1alpha1.StateClosed {
+			t.Errorf("%s: opens on evidence from before the boot: %s", of, show(d))
+		}
+	}
+}
+
 // The record of a node that joins contains what was observed of its boot. After a restart of every
 // replica, evidence from before the boot still does not count, and 'kubectl gate why', which has
 // observed no boot, agrees.
