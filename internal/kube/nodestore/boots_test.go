@@ -4,6 +4,7 @@ package nodestore
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +22,20 @@ func booted(boot, version string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "a", ResourceVersion: version},
 		Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: boot}},
+	}
+}
+
+// A pod's status of an earlier boot may arrive after the response that shows the boot, and before the
+// watch delivers it.
+func TestKnownPodsWhenTheWatchCatchesUp(t *testing.T) {
+	known := []gate.Incarnation{7}
+	s := newWatched(Options{KnownPods: func(string) []gate.Incarnation { return known }})
+	s.ReplaceAt([]*packed.Node{s.Pack(booted("x", "5"))}, "5")
+	s.Observe(booted("y", "6"))
+	known = []gate.Incarnation{7, 8}
+	s.Put(s.Pack(booted("y", "6")))
+	if f, _ := s.Get("n1"); f.Boot.Ahead || !slices.Equal(f.Boot.Known, known) {
+		t.Errorf("the boot is %+v, want the pods %v, which were known when the watch delivered it", f.Boot, known)
 	}
 }
 
