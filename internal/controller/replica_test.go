@@ -147,6 +147,28 @@ func TestBudgetAfterARewind(t *testing.T) {
 	})
 }
 
+// If a list from an earlier state changes no Node, the feed reports none. They are evaluated again
+// nevertheless, so that budget is granted when the watch has had time to catch up.
+func TestBudgetAfterARewindWithoutChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", budget("1")))
+		w.add(3, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(3 * fleet.CountInterval)
+		w.rewinds.Add(1)
+		controllertest.Pass(fleet.CountInterval)
+		w.change("n0001", func(n *gate.Node) { delete(n.Labels, "fit") })
+		controllertest.Pass(caughtUpAfter - 2*fleet.CountInterval)
+		if n := w.closed(); n != 0 {
+			t.Errorf("%d nodes are closed before the watch has caught up", n)
+		}
+		controllertest.Pass(time.Minute)
+		if n := w.closed(); n != 1 {
+			t.Errorf("%d nodes are closed, want the one that has regressed", n)
+		}
+	})
+}
+
 // listed makes the feed return these states of nodes, or the current ones, and reports them all.
 func (w *world) listed(stale map[string]gate.Node, rewinds int64) {
 	w.mu.Lock()
