@@ -65,6 +65,8 @@ type world struct {
 	rewinds    atomic.Int64
 	refreshErr error // result of Refresh
 	catchUpErr error // result of CatchUp
+	// hasGate is what CatchUp was called with.
+	hasGate func(*v1alpha1.NodeGate) bool
 	// fail, if set, is called before a write, and may return the write's error. after, if
 	// set, is called after a write, with the lock held.
 	fail  func(node string) error
@@ -394,7 +396,10 @@ func (w *world) DeletedGates() map[string]bool { return nil }
 func (w *world) GatesError() error             { return nil }
 
 // CatchUp implements GateFeed.
-func (w *world) CatchUp(context.Context, func(*v1alpha1.NodeGate) bool) error { return w.catchUpErr }
+func (w *world) CatchUp(_ context.Context, has func(*v1alpha1.NodeGate) bool) error {
+	w.hasGate = has
+	return w.catchUpErr
+}
 
 func (w *world) SetNeeds(gate.Needs) {}
 func (w *world) Unsynced() []string {

@@ -180,6 +180,33 @@ func (w *world) listed(stale map[string]gate.Node, rewinds int64) {
 	}
 }
 
+// A replica that takes over waits until it has observed each gate in its present state or a later one.
+func TestTakeoverComparesGates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ng := controllertest.Gate("gate")
+		ng.UID, ng.Generation = "a", 2
+		w := newWorld(t, ng)
+		w.tookOver = true
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(time.Minute)
+		for name, c := range map[string]struct {
+			change func(*v1alpha1.NodeGate)
+			want   bool
+		}{
+			"as it was observed": {func(*v1alpha1.NodeGate) {}, true},
+			"edited since":       {func(ng *v1alpha1.NodeGate) { ng.Generation = 3 }, false},
+			"an earlier state":   {func(ng *v1alpha1.NodeGate) { ng.Generation = 1 }, true},
+			"created again":      {func(ng *v1alpha1.NodeGate) { ng.UID = "b" }, false},
+			"unknown":            {func(ng *v1alpha1.NodeGate) { ng.Name = "other" }, false},
+		} {
+			now := ng.DeepCopy()
+			if c.change(now); w.hasGate(now) != c.want {
+				t.Errorf("%s: got %t, want %t", name, !c.want, c.want)
+			}
+		}
+	})
+}
+
 // A replica that is elected again does not act on the gates of its previous term. A gate that was
 // created in the meantime has not been deleted.
 func TestNextTermWaitsForItsOwnGates(t *testing.T) {
