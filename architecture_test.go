@@ -148,15 +148,16 @@ var mayImport = map[string][]string{
 
 	// The judge of a run shares no code with what it judges.
 	"e2e/judge":                      {"api/v1alpha1", "presets", "testcluster"},
-	"e2e/judge/cmd/nodegate-judge":   {"e2e/judge", "testcluster/command"},
+	"e2e/judge/recording":            {"api/v1alpha1", "e2e/judge", "testcluster"},
+	"e2e/judge/cmd/nodegate-judge":   {"e2e/judge", "e2e/judge/recording", "testcluster/command"},
 	"e2e/judge/cmd/nodegate-mutants": {"e2e/judge/mutants", "e2e/judge/scenario", "internal/testbed", "testcluster"},
 	"e2e/judge/mutants":              {"e2e/judge", "e2e/judge/scenario", "testcluster"},
-	"e2e/judge/scenario":             {"api/v1alpha1", "e2e/judge", "internal/testbed", "testcluster"},
+	"e2e/judge/scenario":             {"api/v1alpha1", "e2e/judge", "e2e/judge/recording", "internal/testbed", "testcluster"},
 
 	// nodegate with injected faults.
 	"e2e/torture/faultproxy":           {},
 	"e2e/torture/clocks":               {},
-	"e2e/torture":                      {"api/v1alpha1", "e2e/judge", "e2e/torture/clocks", "e2e/torture/faultproxy", "internal/testbed", "testcluster"},
+	"e2e/torture":                      {"api/v1alpha1", "e2e/judge", "e2e/judge/recording", "e2e/torture/clocks", "e2e/torture/faultproxy", "internal/testbed", "testcluster"},
 	"e2e/torture/cmd/nodegate-torture": {"e2e/torture", "e2e/torture/clocks", "internal/testbed", "testcluster/command"},
 
 	// The benchmark: processes that watch and write, a driver, and the figures.

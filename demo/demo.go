@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
@@ -54,7 +55,7 @@ func demonstrate(ctx context.Context, o *options) (err error) {
 	}
 	// No KWOK: the demo simulates the kubelets itself, with a precision of
 	// milliseconds.
-	clusterOptions := judge.ClusterOptions(os.Stderr, testcluster.Scheduler, testcluster.Controllers)
+	clusterOptions := recording.ClusterOptions(os.Stderr, testcluster.Scheduler, testcluster.Controllers)
 	// Everything is built before anything runs, so that nothing waits for a
 	// compiler.
 	if _, err := testcluster.Build(ctx, clusterOptions); err != nil {
@@ -314,12 +315,12 @@ func (d *demo) steady(ctx context.Context) (period, error) {
 
 // judge computes the verdict on the run from etcd and the audit log.
 func (d *demo) judge(ctx context.Context, steady period) (_ *summary, err error) {
-	etcd, err := judge.Connect(d.cluster)
+	etcd, err := recording.Connect(d.cluster)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, etcd.Close()) }()
-	history, err := judge.Read(ctx, etcd, d.cluster.AuditLog(), judge.Position{})
+	history, err := recording.Read(ctx, etcd, d.cluster.AuditLog(), recording.Position{})
 	if err != nil {
 		return nil, err
 	}

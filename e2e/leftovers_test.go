@@ -10,7 +10,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 )
 
 // remaining are the prefixes of the etcd keys that a test may leave behind: events end by
@@ -19,7 +19,7 @@ var remaining = []string{"/registry/events/", "/registry/namespaces/", "/registr
 
 // objectKeys returns the etcd keys of the cluster's objects, without those that may remain.
 func (e *env) objectKeys(ctx context.Context) ([]string, error) {
-	etcd, err := judge.Connect(e.cluster)
+	etcd, err := recording.Connect(e.cluster)
 	if err != nil {
 		return nil, err
 	}

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
@@ -76,7 +76,7 @@ func (s *ciliumSite) denied() (n int) {
 
 // verifyOnlyNodegate verifies that only nodegate has removed the taint since a position, and not too
 // early.
-func (s *ciliumSite) verifyOnlyNodegate(since judge.Position) {
+func (s *ciliumSite) verifyOnlyNodegate(since recording.Position) {
 	s.Helper()
 	s.awaitOperator()
 	h := s.history(since)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 )
 
 // A removal is a write that removed the gate's taint from a node.
@@ -36,12 +37,12 @@ type ciliumHistory struct {
 
 // history reads what happened to the gate's nodes since a position. It verifies that each node was
 // created with the taint.
-func (s *ciliumSite) history(since judge.Position) *ciliumHistory {
+func (s *ciliumSite) history(since recording.Position) *ciliumHistory {
 	s.Helper()
-	etcd, err := judge.Connect(s.cluster)
+	etcd, err := recording.Connect(s.cluster)
 	s.must(err)
 	defer etcd.Close()
-	read, err := judge.Read(context.WithoutCancel(s.Context()), etcd, s.cluster.AuditLog(), since)
+	read, err := recording.Read(context.WithoutCancel(s.Context()), etcd, s.cluster.AuditLog(), since)
 	s.must(err)
 	h := &ciliumHistory{History: read, additions: make(map[string]int), conditions: make(map[string]bool)}
 	for _, versions := range read.Versions(judge.KindNode) {

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/internal/testbed"
 )
 
@@ -116,7 +116,7 @@ func (s *ciliumSite) rebootsOpen(node string) {
 
 // awaitRemoved waits until the operator has removed the taint from a node since a position, and
 // nodegate reports this.
-func (s *ciliumSite) awaitRemoved(since judge.Position, node string) {
+func (s *ciliumSite) awaitRemoved(since recording.Position, node string) {
 	s.Helper()
 	s.eventually("the operator to remove the taint from node "+node+", and nodegate to report it", func(ctx context.Context) error {
 		n := s.patchesOf(since, ciliumUser, node)
@@ -128,7 +128,7 @@ func (s *ciliumSite) awaitRemoved(since judge.Position, node string) {
 }
 
 // patchesOf returns how often a user has patched a node's metadata or spec since a position.
-func (s *ciliumSite) patchesOf(since judge.Position, user, node string) (n int) {
+func (s *ciliumSite) patchesOf(since recording.Position, user, node string) (n int) {
 	s.Helper()
 	for _, event := range s.requests(since, user, "patch", "nodes", "") {
 		if event.ObjectRef.Name == node {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/components"
@@ -90,7 +90,7 @@ func (s *site) awaitCNIPod() (pod *corev1.Pod) {
 }
 
 // patches returns how often a user has patched a node since a position.
-func (s *site) patches(since judge.Position, user string) int {
+func (s *site) patches(since recording.Position, user string) int {
 	s.Helper()
 	return len(s.requests(since, user, "patch", "nodes", ""))
 }

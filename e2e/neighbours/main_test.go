@@ -16,7 +16,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/presets"
 	"github.com/nodegate/nodegate/testcluster"
@@ -30,7 +30,7 @@ var requested = flag.String("neighbours", "", "the programs to test nodegate bes
 
 func TestMain(m *testing.M) {
 	ctrl.SetLogger(logr.Discard())
-	clustertest.Main(m, judge.ClusterOptions(os.Stderr, testcluster.APIServer, testcluster.Scheduler, testcluster.ControllerManager, testcluster.KWOK))
+	clustertest.Main(m, recording.ClusterOptions(os.Stderr, testcluster.APIServer, testcluster.Scheduler, testcluster.ControllerManager, testcluster.KWOK))
 }
 
 // lag is longer than a delay of a busy machine, for the judge.
@@ -53,7 +53,7 @@ type site struct {
 	// neighbour is the path of the neighbour's program.
 	neighbour string
 	started   int // how often the neighbour was started
-	since     judge.Position
+	since     recording.Position
 }
 
 // newSite returns the cluster, in which nodegate runs. It skips the test if the neighbour is not

@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
 	"github.com/nodegate/nodegate/testcluster/machine"
@@ -38,7 +39,7 @@ type host struct {
 	labels  map[string]string
 	cluster *testcluster.Cluster
 	client  client.Client
-	since   judge.Position
+	since   recording.Position
 
 	mu     sync.Mutex
 	states []*corev1.Node
@@ -79,12 +80,12 @@ func (h *host) build(t *testing.T, options machine.Options) {
 // observe records the states of the Node.
 func (h *host) observe(t *testing.T) {
 	t.Helper()
-	etcd, err := judge.Connect(h.cluster)
+	etcd, err := recording.Connect(h.cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer etcd.Close()
-	if h.since, err = judge.Now(t.Context(), etcd, h.cluster.AuditLog()); err != nil {
+	if h.since, err = recording.Now(t.Context(), etcd, h.cluster.AuditLog()); err != nil {
 		t.Fatal(err)
 	}
 	c, err := kubernetes.NewForConfig(h.cluster.Admin())
@@ -153,15 +154,15 @@ func (h *host) deletePods(ctx context.Context, t *testing.T) {
 
 // judgeSince lets the judge check what has happened since a position, from the API server's own
 // data.
-func judgeSince(ctx context.Context, t *testing.T, c *testcluster.Cluster, since judge.Position, controller string) {
+func judgeSince(ctx context.Context, t *testing.T, c *testcluster.Cluster, since recording.Position, controller string) {
 	t.Helper()
-	etcd, err := judge.Connect(c)
+	etcd, err := recording.Connect(c)
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer etcd.Close()
-	history, err := judge.Read(ctx, etcd, c.AuditLog(), since)
+	history, err := recording.Read(ctx, etcd, c.AuditLog(), since)
 	if err != nil {
 		t.Error(err)
 		return

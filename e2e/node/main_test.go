@@ -19,7 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
@@ -35,7 +35,7 @@ var (
 func TestMain(m *testing.M) {
 	machine.Init()
 	ctrl.SetLogger(logr.Discard())
-	clustertest.Main(m, judge.ClusterOptions(os.Stderr, testcluster.APIServer, testcluster.Scheduler, testcluster.ControllerManager))
+	clustertest.Main(m, recording.ClusterOptions(os.Stderr, testcluster.APIServer, testcluster.Scheduler, testcluster.ControllerManager))
 }
 
 // shared is what all tests use.

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
@@ -107,7 +107,7 @@ func nodegateImage(t *testing.T, dir string) string {
 func (r *release) start(t *testing.T) {
 	t.Helper()
 	var err error
-	r.cluster, err = testcluster.Start(t.Context(), judge.ClusterOptions(os.Stderr, testcluster.APIServer, testcluster.Scheduler, testcluster.ControllerManager))
+	r.cluster, err = testcluster.Start(t.Context(), recording.ClusterOptions(os.Stderr, testcluster.APIServer, testcluster.Scheduler, testcluster.ControllerManager))
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 )
@@ -35,7 +36,7 @@ type site struct {
 	fleet    *fleet
 	report   *Report
 	// since is the position from which the run is judged.
-	since judge.Position
+	since recording.Position
 	// arrivals counts the calls of keepBusy.
 	arrivals int
 
@@ -46,7 +47,7 @@ type site struct {
 func newSite(ctx context.Context, o Options, p phase) (s *site, err error) {
 	s = &site{Options: o, phase: p, report: newReport(o.Seed, p)}
 	components := append([]testcluster.Component{testcluster.APIServer}, p.components...)
-	s.cluster, err = testcluster.Start(ctx, judge.ClusterOptions(o.Progress, components...))
+	s.cluster, err = testcluster.Start(ctx, recording.ClusterOptions(o.Progress, components...))
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (s *site) connect() error {
 	if s.kube, err = kubernetes.NewForConfig(s.cluster.Admin()); err != nil {
 		return fmt.Errorf("creating a client: %w", err)
 	}
-	s.etcd, err = judge.Connect(s.cluster)
+	s.etcd, err = recording.Connect(s.cluster)
 	return err
 }
 
@@ -86,7 +87,7 @@ func (s *site) open(ctx context.Context) (err error) {
 
 // begin sets the beginning of the part of the run that is judged to the current state.
 func (s *site) begin(ctx context.Context) (err error) {
-	s.since, err = judge.Now(ctx, s.etcd, s.cluster.AuditLog())
+	s.since, err = recording.Now(ctx, s.etcd, s.cluster.AuditLog())
 	return err
 }
 
@@ -161,7 +162,7 @@ func (s *site) conclude(ctx context.Context) error {
 }
 
 func (s *site) judge(ctx context.Context) error {
-	history, err := judge.Read(ctx, s.etcd, s.cluster.AuditLog(), s.since)
+	history, err := recording.Read(ctx, s.etcd, s.cluster.AuditLog(), s.since)
 	if err != nil {
 		return err
 	}
@@ -173,7 +174,7 @@ func (s *site) judge(ctx context.Context) error {
 
 // rest waits until no Node has been written for a while.
 func (s *site) rest(ctx context.Context) error {
-	rests, err := judge.AwaitQuiet(ctx, s.etcd, quiet+time.Second/2, time.Minute)
+	rests, err := recording.AwaitQuiet(ctx, s.etcd, quiet+time.Second/2, time.Minute)
 	if err == nil && !rests {
 		s.report.failed(errors.New("writes of Nodes continue a minute after the recovery"))
 	}

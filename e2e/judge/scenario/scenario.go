@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/internal/testbed"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/await"
@@ -28,7 +29,7 @@ import (
 // ClusterOptions returns the options of the cluster that the scenario needs. Its only
 // component is the API server, because the scenario acts for all others.
 func ClusterOptions(progress io.Writer) testcluster.Options {
-	return judge.ClusterOptions(progress, testcluster.APIServer)
+	return recording.ClusterOptions(progress, testcluster.APIServer)
 }
 
 // Options are the options of a run.
@@ -77,7 +78,7 @@ func Run(ctx context.Context, o Options) (result *Result, err error) {
 		return nil, err
 	}
 	defer e.proxy.Close()
-	since, err := judge.Now(ctx, e.etcd, o.Cluster.AuditLog())
+	since, err := recording.Now(ctx, e.etcd, o.Cluster.AuditLog())
 	if err == nil {
 		result, err = e.perform(ctx, since)
 	}
@@ -106,7 +107,7 @@ func newEnvironment(o Options) (*environment, error) {
 	if e.admin, err = testbed.NewClient(o.Cluster.Admin()); err != nil {
 		return nil, err
 	}
-	e.etcd, err = judge.Connect(o.Cluster)
+	e.etcd, err = recording.Connect(o.Cluster)
 	return e, err
 }
 
@@ -135,7 +136,7 @@ func (e *environment) setUp(ctx context.Context) (*testbed.Controller, error) {
 }
 
 // perform performs all plays at the same time, and judges the run.
-func (e *environment) perform(ctx context.Context, since judge.Position) (*Result, error) {
+func (e *environment) perform(ctx context.Context, since recording.Position) (*Result, error) {
 	if err := e.declare(ctx); err != nil {
 		return nil, err
 	}
@@ -163,10 +164,10 @@ func (e *environment) perform(ctx context.Context, since judge.Position) (*Resul
 	if patience > 0 {
 		patience += quiet
 	}
-	if _, err := judge.AwaitQuiet(ctx, e.etcd, quiet+time.Second/2, patience); err != nil {
+	if _, err := recording.AwaitQuiet(ctx, e.etcd, quiet+time.Second/2, patience); err != nil {
 		return nil, err
 	}
-	history, err := judge.Read(ctx, e.etcd, e.Cluster.AuditLog(), since)
+	history, err := recording.Read(ctx, e.etcd, e.Cluster.AuditLog(), since)
 	if err != nil {
 		return nil, err
 	}

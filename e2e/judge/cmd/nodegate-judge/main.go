@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/recording"
 	"github.com/nodegate/nodegate/testcluster/command"
 )
 
@@ -76,7 +77,7 @@ func read(ctx context.Context, etcd string, files credentials, audit string, fro
 		return nil, fmt.Errorf("connecting to etcd: %w", err)
 	}
 	defer client.Close()
-	return judge.Read(ctx, client, audit, judge.Position{Revision: from})
+	return recording.Read(ctx, client, audit, recording.Position{Revision: from})
 }
 
 // credentials are the files that an etcd client needs; all are empty without TLS.

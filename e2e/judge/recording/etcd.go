@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+package recording
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge"
 	"github.com/nodegate/nodegate/testcluster/await"
 )
 
@@ -24,15 +25,15 @@ import (
 const registry = "/registry/"
 
 // kept maps the kinds that the judge reads to their key prefixes below registry.
-var kept = map[Kind]string{
-	KindNode:          "minions/",
-	KindPod:           "pods/",
-	KindCSINode:       "csinodes/",
-	KindResourceSlice: "resourceslices/",
-	KindDaemonSet:     "daemonsets/",
-	KindNodeGate:      "nodegate.dev/nodegates/",
-	KindPolicy:        "mutatingadmissionpolicies/",
-	KindBinding:       "mutatingadmissionpolicybindings/",
+var kept = map[judge.Kind]string{
+	judge.KindNode:          "minions/",
+	judge.KindPod:           "pods/",
+	judge.KindCSINode:       "csinodes/",
+	judge.KindResourceSlice: "resourceslices/",
+	judge.KindDaemonSet:     "daemonsets/",
+	judge.KindNodeGate:      "nodegate.dev/nodegates/",
+	judge.KindPolicy:        "mutatingadmissionpolicies/",
+	judge.KindBinding:       "mutatingadmissionpolicybindings/",
 }
 
 // keepRevisions are the API server flags that turn off compaction, which otherwise
@@ -51,7 +52,7 @@ func currentRevision(ctx context.Context, client *clientv3.Client) (int64, error
 // revision, to, and the time end at which it was current: reading takes long after a long
 // run, and nothing is known about what is written meanwhile. If from is 0 or 1, it reads
 // from the beginning. It fails if etcd no longer has all of these revisions.
-func readEtcd(ctx context.Context, client *clientv3.Client, from int64) (versions []Version, to int64, end time.Time, err error) {
+func readEtcd(ctx context.Context, client *clientv3.Client, from int64) (versions []judge.Version, to int64, end time.Time, err error) {
 	from = max(from, 1)
 	if to, err = currentRevision(ctx, client); err != nil {
 		return nil, 0, end, err
@@ -79,7 +80,7 @@ func AwaitQuiet(ctx context.Context, client *clientv3.Client, quiet, limit time.
 		if limit > 0 && time.Since(begun) > limit {
 			return false, nil
 		}
-		response, err := client.Get(ctx, registry+kept[KindNode], append(clientv3.WithLastRev(), clientv3.WithPrefix())...)
+		response, err := client.Get(ctx, registry+kept[judge.KindNode], append(clientv3.WithLastRev(), clientv3.WithPrefix())...)
 		if err != nil {
 			return false, fmt.Errorf("reading etcd: %w", err)
 		}
@@ -101,12 +102,12 @@ func explain(err error) error {
 	return err
 }
 
-func readKind(ctx context.Context, client *clientv3.Client, kind Kind, prefix string, from, to int64) ([]Version, error) {
+func readKind(ctx context.Context, client *clientv3.Client, kind judge.Kind, prefix string, from, to int64) ([]judge.Version, error) {
 	start, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from))
 	if err != nil {
 		return nil, err
 	}
-	var versions []Version
+	var versions []judge.Version
 	add := func(kv *mvccpb.KeyValue, deleted bool) error {
 		v, err := decode(kind, prefix, kv, deleted)
 		if err != nil {
@@ -163,8 +164,8 @@ func watch(ctx context.Context, client *clientv3.Client, prefix string, from, to
 	}
 }
 
-func decode(kind Kind, prefix string, kv *mvccpb.KeyValue, deleted bool) (Version, error) {
-	v := Version{ID: ID{Kind: kind}, Revision: kv.ModRevision, Created: kv.CreateRevision}
+func decode(kind judge.Kind, prefix string, kv *mvccpb.KeyValue, deleted bool) (judge.Version, error) {
+	v := judge.Version{ID: judge.ID{Kind: kind}, Revision: kv.ModRevision, Created: kv.CreateRevision}
 	v.Name = strings.TrimPrefix(string(kv.Key), prefix)
 	if namespace, name, namespaced := strings.Cut(v.Name, "/"); namespaced {
 		v.Namespace, v.Name = namespace, name
@@ -172,7 +173,7 @@ func decode(kind Kind, prefix string, kv *mvccpb.KeyValue, deleted bool) (Versio
 	if deleted {
 		return v, nil
 	}
-	if kind == KindNodeGate {
+	if kind == judge.KindNodeGate {
 		var ng v1alpha1.NodeGate
 		if err := json.Unmarshal(kv.Value, &ng); err != nil {
 			return v, err

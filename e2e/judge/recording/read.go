@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+// Package recording reads what a cluster has recorded of a run: every revision that etcd holds, with
+// the requests in the audit log that wrote it. A cluster with ClusterOptions records all that the
+// judge needs.
+package recording
 
 import (
 	"context"
@@ -10,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
+	"github.com/nodegate/nodegate/e2e/judge"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
@@ -51,7 +55,7 @@ func Now(ctx context.Context, etcd *clientv3.Client, auditLog string) (Position,
 
 // Read returns the history of a run since a position, merged from etcd and the audit
 // log.
-func Read(ctx context.Context, etcd *clientv3.Client, auditLog string, since Position) (*History, error) {
+func Read(ctx context.Context, etcd *clientv3.Client, auditLog string, since Position) (*judge.History, error) {
 	versions, to, end, err := readEtcd(ctx, etcd, since.Revision)
 	if err != nil {
 		return nil, err
@@ -60,5 +64,5 @@ func Read(ctx context.Context, etcd *clientv3.Client, auditLog string, since Pos
 	if err != nil {
 		return nil, err
 	}
-	return NewHistory(max(since.Revision, 1), to, end, versions, writes), nil
+	return judge.NewHistory(max(since.Revision, 1), to, end, versions, writes), nil
 }
