@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -149,5 +150,23 @@ func TestUnconfirmedRemovalIsReported(t *testing.T) {
 	v.readErr, v.stored = nil, dry
 	if birth, _ := v.reconciled(v1alpha1.SourceCRD, dry); birth != "" || v.NotRemoved("one") != nil {
 		t.Errorf("entry %q remains: %v", birth, v.NotRemoved("one"))
+	}
+}
+
+// Why an entry could not be changed is reported as the reason why new nodes are not closed by the gate's
+// current version.
+func TestUnconfirmedChangeIsReported(t *testing.T) {
+	v := newLateView(t)
+	ng := tolerating("one")
+	v.reconciled(v1alpha1.SourceCRD, ng)
+	edited := tolerating("one", func(spec *v1alpha1.NodeGateSpec) { spec.Taint.Key = "example.com/edited" })
+	edited.Generation = 2
+	v.readErr, v.pause = errors.New("no answer"), time.Time{}
+	v.reconciled(v1alpha1.SourceCRD, edited)
+	if err := v.Proved(edited); !errors.Is(err, v.readErr) {
+		t.Errorf("error %v, want %v", err, v.readErr)
+	}
+	if err := v.TolerationsError("one"); !errors.Is(err, v.readErr) {
+		t.Errorf("of the tolerations: %v, want %v", err, v.readErr)
 	}
 }
