@@ -252,3 +252,18 @@ func TestRenamedAfterABoot(t *testing.T) {
 		t.Errorf("it stays closed: %s", show(d))
 	}
 }
+
+// A gate is deleted and created again, with other signals, while a node cannot be written, or while no
+// controller observes it. The digest in the node's record lists the pods of the deleted gate's signals.
+func TestCreatedAgainAfterABoot(t *testing.T) {
+	pod := somePod("b", "x", epoch.Add(-time.Hour))
+	s := aNode(aGate("cni", waitingFor(agent("a")))).open("cni").pod("a", "x", true).boot("b").ready("False")
+	s.run(t)
+	s.after(10*time.Minute).pods("b", pod).gates = []Gate{aGate("cni", waitingFor(agent("b")), func(g *Gate) { g.Created = s.now })}
+	if d := s.run(t); d.Verdicts[0].After != v1alpha1.StateClosed {
+		t.Errorf("it opened because of a pod of the former boot: %s", show(d))
+	}
+	if d := s.ready("True").after(provenAfter).run(t); d.Verdicts[0].After != v1alpha1.StateOpen {
+		t.Errorf("it stays closed: %s", show(d))
+	}
+}

@@ -239,9 +239,9 @@ func (d *decider) digestIn(g *Gate, r *Record) Digest {
 	return r.Digest
 }
 
-// editedSince reports whether the gate's signals have changed since it closed. The digest in its record
-// then says nothing about the pods of its present signals.
-func (g *Gate) editedSince(r *Record) bool { return g.Edited.After(r.Since) }
+// editedSince reports whether the gate's signals have changed since it closed, also because it was
+// created again. The digest in its record then says nothing about the pods of its present signals.
+func (g *Gate) editedSince(r *Record) bool { return Latest(g.Edited, g.Created).After(r.Since) }
 
 // followedSignals reports whether the record was written by a closeWhen gate that closed. Such a
 // gate ignores pods.
