@@ -46,6 +46,17 @@ func Of(declared []v1alpha1.NodeGate, policy gate.KeyPolicy, use StatusUse) *Set
 	return set
 }
 
+// NoteEdits sets the time at which the signals of gates change from those of another set, as the
+// controller does when it observes the change.
+func (s *Set) NoteEdits(before *Set, at time.Time) {
+	for i := range s.Gates {
+		g := &s.Gates[i]
+		if was, known := before.Declared[g.Name]; known && !sameSignals(was, s.Declared[g.Name]) {
+			g.Edited = at
+		}
+	}
+}
+
 // Reported compiles gates that were read once from the API server. Only the controller
 // knows the key policy, so the gates' status determines which are in force, and whether
 // nodes can opt out by the label that kubelets can set.

@@ -17,6 +17,7 @@ import (
 func Of(w *World, c Change) *Preview {
 	declared, actions := w.changed(c)
 	t := &predictor{World: w, before: w.compile(w.Declared), after: w.compile(declared), nodes: w.Nodes}
+	t.after.NoteEdits(t.before, w.Now)
 	if c.DaemonSets != nil {
 		t.nodes = slices.Clone(w.Nodes)
 		for i := range t.nodes {

@@ -316,6 +316,36 @@ func TestGateCreationTimes(t *testing.T) {
 	}
 }
 
+// A gate has closed for a reboot. After an edit of its signals, pods that were ready before count as
+// little for the prediction as they do for the controller.
+func TestSignalsAreEditedAfterAReboot(t *testing.T) {
+	waitsFor := func(app string) v1alpha1.NodeGate {
+		g := v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: "gate", UID: "u", CreationTimestamp: metav1.NewTime(now.Add(-2 * time.Hour))}}
+		g.Spec.Taint = v1alpha1.Taint{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}
+		g.Spec.ReclosePolicy = v1alpha1.RecloseOnReboot
+		pods := &v1alpha1.PodsSignal{Namespace: "ns", Selector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": app}}}
+		g.Spec.OpenWhen = []v1alpha1.Signal{{Name: "agent", SignalSource: v1alpha1.SignalSource{Pods: pods}}}
+		return g
+	}
+	pod := gate.Pod{UID: "b", Name: "b", Created: now.Add(-time.Hour), Ready: true, ReadySince: now.Add(-time.Hour), Incarnation: 2}
+	f := gate.Facts{DaemonSets: &gate.DaemonSets{}, Pods: map[gate.PodQuery][]gate.Pod{
+		{Namespace: "ns", Selector: "app=a"}: {}, {Namespace: "ns", Selector: "app=b"}: {pod},
+	}}
+	f.Node = gate.Node{
+		Name: "n", UID: "uid", BootID: "b", Created: now.Add(-time.Hour), Taints: []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}},
+		Conditions: []gate.Condition{{Type: string(corev1.NodeReady), Status: corev1.ConditionFalse, Transition: now.Add(-10 * time.Minute)}},
+		Records: map[string]string{"gate": gate.Record{
+			State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonRebooted, Since: now.Add(-10 * time.Minute), Boot: "b", Digest: "1",
+			Taint: "example.com/a:NoSchedule", Source: v1alpha1.SourceCRD,
+		}.String()},
+	}
+	w := &World{Declared: []v1alpha1.NodeGate{waitsFor("a")}, Nodes: []gate.Facts{f}, Now: now}
+	p := Of(w, Change{Apply: []v1alpha1.NodeGate{waitsFor("b")}})
+	if got := p.Gates[0].Groups; len(got) != 1 || got[0].What != StaysClosed {
+		t.Errorf("the node is predicted to be %v, want %s", got, StaysClosed)
+	}
+}
+
 func BenchmarkPreview(b *testing.B) {
 	w := &World{Now: now}
 	for i := range 3 {
