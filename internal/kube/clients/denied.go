@@ -20,3 +20,9 @@ func DeniedByAdmission(err error) bool {
 	message := status.Status().Message
 	return strings.Contains(message, "denied request") || strings.Contains(message, "denied the request")
 }
+
+// DoesNotExist reports whether the API server answered that the object does not exist. Other answers
+// with the same code, such as that of a proxy, do not have the format of the API.
+func DoesNotExist(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
+}

@@ -10,12 +10,12 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/clients"
 	"github.com/nodegate/nodegate/internal/kube/gates"
 	"github.com/nodegate/nodegate/internal/kube/nodestore"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
@@ -246,7 +246,7 @@ func (f *Feed) Refresh(ctx context.Context, name string) error {
 	switch {
 	case err == nil:
 		f.nodes.Observe(node)
-	case apierrors.IsNotFound(err):
+	case clients.DoesNotExist(err):
 		f.nodes.Forget(&before.Node)
 	default:
 		return fmt.Errorf("reading node: %w", err)

@@ -39,6 +39,7 @@ func TestClassify(t *testing.T) {
 		"an invalid taint":           {invalid(field.Invalid(taints, "not a value", "no")), ErrRejected},
 		"conflict":                   {apierrors.NewConflict(node, "n", errors.New("changed")), ErrConflict},
 		"not found":                  {apierrors.NewNotFound(node, "n"), ErrGone},
+		"not found, by a proxy":      {apierrors.NewGenericServerResponse(http.StatusNotFound, "", node, "n", "404 page not found", 0, true), nil},
 		"forbidden":                  {apierrors.NewForbidden(node, "n", errors.New("no right")), ErrDenied},
 		"denied by a policy":         {denied(http.StatusUnprocessableEntity, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no"), ErrRejected},
 		"a policy is not evaluated":  {denied(http.StatusForbidden, "ValidatingAdmissionPolicy 'p' with binding 'b' denied request: failed to configure binding: no params found"), ErrDenied},

@@ -119,7 +119,7 @@ func classify(err error) error {
 		return wrap(ErrDenied, wrap(ErrRejected, err))
 	case clients.DeniedByAdmission(err), apierrors.IsForbidden(err):
 		return wrap(ErrDenied, err)
-	case apierrors.IsNotFound(err):
+	case clients.DoesNotExist(err):
 		return wrap(ErrGone, err)
 	case apierrors.IsConflict(err):
 		return wrap(ErrConflict, err)
