@@ -239,9 +239,15 @@ func (d *decider) digestIn(g *Gate, r *Record) Digest {
 	return r.Digest
 }
 
+// editLag is how long after an edit was observed a record may still be that of the former signals: while
+// the gates are compiled, and if another leader observes the edit later.
+const editLag = 10 * time.Second
+
 // editedSince reports whether the gate's signals have changed since it closed, also because it was
 // created again. The digest in its record then says nothing about the pods of its present signals.
-func (g *Gate) editedSince(r *Record) bool { return Latest(g.Edited, g.Created).After(r.Since) }
+func (g *Gate) editedSince(r *Record) bool {
+	return Latest(g.Edited.Add(editLag), g.Created).After(r.Since)
+}
 
 // followedSignals reports whether the record was written by a closeWhen gate that closed. Such a
 // gate ignores pods.
