@@ -106,7 +106,7 @@ func (c client) Evict(ctx context.Context, p *gate.BoundPod) (Eviction, error) {
 	}
 	err := c.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").
 		Body(eviction).MaxRetries(0).Do(ctx).Error()
-	if err == nil || apierrors.IsNotFound(err) && !clients.DeniedByAdmission(err) {
+	if err == nil || clients.DoesNotExist(err) && !clients.DeniedByAdmission(err) {
 		return Evicted, nil
 	}
 	return evictionOf(err), fmt.Errorf("evicting pod %s/%s: %w", p.Namespace, p.Name, err)

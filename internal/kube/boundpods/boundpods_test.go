@@ -230,6 +230,19 @@ func TestEvictionThatIsDenied(t *testing.T) {
 	}
 }
 
+// The 404 of a proxy does not show that the pod is gone.
+func TestEvictionThroughAProxy(t *testing.T) {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	pods, err := New(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := pods.Evict(t.Context(), &gate.BoundPod{Namespace: "ns", Name: "p"}); got != EvictionFailed || err == nil {
+		t.Errorf("%s and %v, want %s", got, err, EvictionFailed)
+	}
+}
+
 // An API server lists the pods of one node only. It evicts pods only in the listed
 // version and if PodDisruptionBudgets allow it, and does not wait for them.
 func TestClientWithAPIServer(t *testing.T) {
