@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -72,7 +73,7 @@ func (b *Reconciler) checkObserved(ctx context.Context, name string, observed *v
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeGate"))
 	if err := b.client.Get(ctx, client.ObjectKey{Name: name}, now); err != nil {
-		if client.IgnoreNotFound(err) == nil {
+		if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) { // which the 404 of a proxy is
 			return nil // the entry is not needed, also if the deletion has not been observed yet
 		}
 		return fmt.Errorf("reading gate %s: %w", name, err)

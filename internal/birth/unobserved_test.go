@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"time"
 
@@ -93,6 +94,7 @@ func TestEntriesOfUnobservedGatesRemain(t *testing.T) {
 		"created, and not observed":                {written: version("a", 1, is), stored: version("a", 1, is), want: is},
 		"deleted":                                  {written: version("a", 1, is)},
 		"unknown whether it was deleted":           {written: version("a", 1, is), readErr: errors.New("no answer"), want: is},
+		"not found, by a proxy":                    {written: version("a", 1, is), readErr: apierrors.NewGenericServerResponse(http.StatusNotFound, "get", v1alpha1.Resource.GroupResource(), "one", "", 0, true), want: is},
 		"enabled, and not observed":                {written: version("a", 2, is), observed: version("a", 1, is, dry), stored: version("a", 2, is), want: is},
 		"put into dry run":                         {written: version("a", 1, is), observed: version("a", 2, is, dry), stored: version("a", 2, is, dry)},
 		"edited, and not observed":                 {written: version("a", 2, is), observed: version("a", 1, was), stored: version("a", 2, is), want: is},
