@@ -46,6 +46,9 @@ type Options struct {
 	// GiveUpLease makes Start return when patches have received no response for a while,
 	// so that another replica can become the leader.
 	GiveUpLease bool
+	// LeaseDuration is the time within which a leader notices that it has lost the Lease.
+	// Zero without leader election.
+	LeaseDuration time.Duration
 	// Clock defaults to the real clock.
 	Clock clock.WithTicker
 	// Log receives one line for each transition.

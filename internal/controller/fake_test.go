@@ -25,6 +25,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/election"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
@@ -445,7 +446,10 @@ func (w *world) startWithCause(log logr.Logger, funcs interceptor.Funcs) (stop f
 		objects = append(objects, ng.DeepCopy())
 	}
 	api := controllertest.Client(w.t, funcs, objects...)
-	w.c = New(Options{Namespace: "nodegate-system", Log: log, Clock: w.clock, GiveUpLease: w.giveUpLease, AllowedTaintKeys: w.allowedKeys}, api, telemetry.NewMetrics(prometheus.NewRegistry()))
+	w.c = New(Options{
+		Namespace: "nodegate-system", Log: log, Clock: w.clock, GiveUpLease: w.giveUpLease, AllowedTaintKeys: w.allowedKeys,
+		LeaseDuration: election.DefaultDuration,
+	}, api, telemetry.NewMetrics(prometheus.NewRegistry()))
 	w.c.Attach(w, w.applier(), w.pods)
 	w.c.birth.By = w.by
 	if w.compile != nil {

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,7 +117,9 @@ func (r *replica) newTerm() *Controller {
 // successor returns the Controller of the next term.
 func (r *replica) successor(before *Controller) *Controller {
 	options := r.process.Options
-	options.GiveUpLease = r.election != nil
+	if options.GiveUpLease = r.election != nil; options.GiveUpLease {
+		options.LeaseDuration = cmp.Or(r.process.LeaseDuration, election.DefaultDuration)
+	}
 	c := New(options, r.api, r.metrics)
 	c.Attach(r.feed, r.writer, r.pods)
 	if r.process.Webhook != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/bypass"
 	"github.com/nodegate/nodegate/internal/fleet"
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // Start runs the leader until the context ends, and then completes the work in progress.
@@ -72,7 +73,12 @@ func (c *Controller) Start(ctx context.Context) error {
 // Nor is it known whether a gate that is missing from files was deleted.
 func (c *Controller) takeOver() {
 	c.settleFiles()
-	c.budgetsFrom = c.clock.Now().Add(fleet.PausedAfter + fleet.CountInterval)
+	c.delayBudgets(fleet.PausedAfter + fleet.CountInterval)
+}
+
+// delayBudgets makes the controller grant no budget for some time.
+func (c *Controller) delayBudgets(by time.Duration) {
+	c.budgetsFrom = gate.Latest(c.budgetsFrom, c.clock.Now().Add(by))
 }
 
 // caughtUpAfter is the time without budget after nodes were listed in an earlier state. Either the
@@ -88,11 +94,13 @@ func (c *Controller) runBudget(ctx context.Context) {
 	for {
 		if c.ledger.Heartbeat(c.clock.Now()) {
 			c.log.Info("process was paused, reconciling all nodes before granting budget")
+			// Another replica may lead, and what it has written may not have been observed yet.
+			c.delayBudgets(c.options.LeaseDuration + fleet.CountInterval)
 			c.resyncAll()
 		}
 		if c.ledger.NoteRewind() {
 			c.log.Info("nodes were listed in an earlier state, reconciling all of them before granting budget")
-			c.budgetsFrom = c.clock.Now().Add(caughtUpAfter)
+			c.delayBudgets(caughtUpAfter)
 			c.resyncAll()
 		}
 		select {

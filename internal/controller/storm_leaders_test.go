@@ -22,6 +22,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/nodegate/nodegate/internal/election"
 	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 )
@@ -196,6 +197,40 @@ func TestPauseWithinAReconcile(t *testing.T) {
 		w.change("n0001", func(n *gate.Node) { n.Labels = map[string]string{"fit": ""} })
 		controllertest.Pass(5 * time.Second)
 		if len(w.node("n0001").Taints) > 0 || len(w.node("n0000").Taints) == 0 {
+			t.Error("the node did not close when the budget became available")
+		}
+	})
+}
+
+// While a leader was paused, another one has closed a node. When it continues, its watch has not
+// delivered that yet, so that a count of the nodes that it knows is too low.
+func TestPausedLeaderWaitsForItsWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", budget("1")))
+		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+		c := &jumpingClock{}
+		w.clock = c
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(5 * time.Second)
+		w.mu.Lock()
+		other := w.nodes["n0001"]
+		w.stale = map[string]gate.Node{other.Name: other}
+		other.Labels, other.Records = map[string]string{}, map[string]string{}
+		isClosed(&other, "gate", v1alpha1.ReasonRegression)
+		w.nodes[other.Name] = other
+		w.mu.Unlock()
+		c.ahead.Store(int64(time.Minute))
+		w.change("n0000", func(n *gate.Node) { n.Labels = map[string]string{} })
+		controllertest.Pass(election.DefaultDuration)
+		_ = w.Refresh(t.Context(), other.Name) // what the watch delivers
+		w.c.NodeChanged(other.Name, gate.Everything())
+		controllertest.Pass(10 * time.Second)
+		if len(w.node("n0000").Taints) > 0 {
+			t.Error("the node closed under budget that another leader had used during the pause")
+		}
+		w.change(other.Name, func(n *gate.Node) { n.Labels = map[string]string{"fit": ""} })
+		controllertest.Pass(5 * time.Second)
+		if len(w.node(other.Name).Taints) > 0 || len(w.node("n0000").Taints) == 0 {
 			t.Error("the node did not close when the budget became available")
 		}
 	})
