@@ -55,6 +55,10 @@ func TestAgentIsConfined(t *testing.T) {
 		"another boot":                          {"mine", "mine", conditions(strings.Replace(announcement, boot, "another", 1)), "current boot"},
 		"more than the boot":                    {"mine", "mine", conditions(strings.Replace(announcement, boot, boot+" and the next", 1)), "current boot"},
 		"withdraws that of a former boot":       {"rebooted", "rebooted", conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), ""},
+		"a long reason":                         {"mine", "mine", conditions(strings.Replace(announcement, `"status"`, `"reason":"`+strings.Repeat("x", 65)+`","status"`, 1)), "current boot"},
+		"denies a shutdown":                     {"mine", "mine", conditions(`{"type":"GracefulNodeShutdownInProgress","status":"False","message":"x"}`), "current boot"},
+		"an unknown status":                     {"mine", "mine", conditions(`{"type":"GracefulNodeShutdownInProgress","status":"Unknown"}`), "current boot"},
+		"changes what another writer ended":     {"ended", "ended", conditions(`{"type":"GracefulNodeShutdownInProgress","status":"False","message":"x"}`), "current boot"},
 		"announces in a later boot":             {"rebooted", "rebooted", conditions(announcement), ""},
 		"what another writer announced":         {"announced", "announced", conditions(announcement), "another writer"},
 		"removes what another writer announced": {"announced", "announced", conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), "another writer"},
@@ -77,6 +81,11 @@ func TestAgentIsConfined(t *testing.T) {
 	client, err := kubernetes.NewForConfig(asAgent(s.Admin(), "mine"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	// A condition that is in the list again and again could make the Node too large for heartbeats.
+	twice := `[{"op":"add","path":"/status/conditions","value":[` + announcement + `,` + announcement + `]}]`
+	if _, err := client.CoreV1().Nodes().Patch(t.Context(), "mine", types.JSONPatchType, []byte(twice), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status"); err == nil || !strings.Contains(err.Error(), "current boot") {
+		t.Errorf("announcing a shutdown twice: %v", err)
 	}
 	if _, err := client.CoreV1().Nodes().Patch(t.Context(), "mine", types.StrategicMergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{}); err == nil {
 		t.Error("the agent may change the Node itself")
