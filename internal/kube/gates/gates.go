@@ -73,7 +73,7 @@ func (g apiSource) Run(ctx context.Context, changed func()) {
 	g.changed = changed
 	in := &reflector.Reflector[*gateclient.StoredGate, *v1alpha1.NodeGate]{
 		Observer: g.feed, Sink: g.store,
-		Convert: func(g *gateclient.StoredGate) *v1alpha1.NodeGate { return &g.NodeGate },
+		Convert: convert,
 	}
 	confirmed := make(chan struct{})
 	go func() {
@@ -82,6 +82,14 @@ func (g apiSource) Run(ctx context.Context, changed func()) {
 	}()
 	in.Run(ctx, g.listWatch, &gateclient.StoredGate{})
 	<-confirmed
+}
+
+// convert returns a gate without the metadata that nothing reads. Its author can fill that with
+// more than a megabyte, which every replica would keep.
+func convert(g *gateclient.StoredGate) *v1alpha1.NodeGate {
+	kept := g.NodeGate
+	kept.Labels, kept.Annotations, kept.OwnerReferences, kept.Finalizers, kept.ManagedFields = nil, nil, nil, nil, nil
+	return &kept
 }
 
 // Gates implements Source.
