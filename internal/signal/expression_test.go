@@ -132,3 +132,12 @@ func TestGuideToExpressions(t *testing.T) {
 		t.Error("the guide has no example")
 	}
 }
+
+// TestExpressionRevealsAnnotations tests what docs/security/threat-model.md says: the message of
+// an expression that fails can contain a value from the Node.
+func TestExpressionRevealsAnnotations(t *testing.T) {
+	secret := aNode(func(w *world) { w.facts.Node.Annotations = map[string]string{"example.com/a": "s3cret"} })
+	check(t, mustCompile(t, expressed(`{"a": true}[annotations["example.com/a"]]`)), map[string]reads{
+		"an annotation is in the message": {secret, gate.Unknown, v1alpha1.ReadingExpressionFailed, "no such key: s3cret"},
+	})
+}
