@@ -8,9 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/kube/gateclient"
@@ -48,15 +46,20 @@ func (g apiSource) CatchUp(ctx context.Context, has func(*v1alpha1.NodeGate) boo
 
 // firstWithout returns the name of a gate in the API server for which has returns false, or "".
 func (g apiSource) firstWithout(ctx context.Context, has func(*v1alpha1.NodeGate) bool) (name string, err error) {
-	list, err := g.listWatch.ListWithContext(ctx, metav1.ListOptions{})
-	if err != nil {
-		return "", err
-	}
-	err = meta.EachListItem(list, func(o runtime.Object) error {
-		if ng := &o.(*gateclient.StoredGate).NodeGate; name == "" && !has(ng) {
-			name = ng.Name
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		list, err := g.listWatch.ListWithContext(ctx, options)
+		if err != nil {
+			return "", err
 		}
-		return nil
-	})
-	return name, err
+		page := list.(*gateclient.StoredGates)
+		for i := range page.Items {
+			if ng := &page.Items[i].NodeGate; !has(ng) {
+				return ng.Name, nil
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return "", nil
+		}
+	}
 }

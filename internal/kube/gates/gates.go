@@ -73,7 +73,7 @@ func (g apiSource) Run(ctx context.Context, changed func()) {
 	g.changed = changed
 	in := &reflector.Reflector[*gateclient.StoredGate, *v1alpha1.NodeGate]{
 		Observer: g.feed, Sink: g.store,
-		Convert: convert,
+		Convert: convert, PageSize: pageSize,
 	}
 	confirmed := make(chan struct{})
 	go func() {
@@ -83,6 +83,10 @@ func (g apiSource) Run(ctx context.Context, changed func()) {
 	in.Run(ctx, g.listWatch, &gateclient.StoredGate{})
 	<-confirmed
 }
+
+// pageSize is the number of gates in a page of a list. Each can be as large as the API server
+// permits, and a page is decoded as a whole.
+const pageSize = 20
 
 // convert returns a gate without the metadata that nothing reads. Its author can fill that with
 // more than a megabyte, which every replica would keep.

@@ -6,6 +6,7 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -146,6 +147,9 @@ type Reflector[O runtime.Object, F any] struct {
 	*Observer
 	Convert func(O) F
 	Sink    Sink[F]
+	// PageSize is the number of objects in a page of a list that the API server does not
+	// stream. Defaults to 500.
+	PageSize int64
 	// stream is the watch whose initial events are being received, if any. Only the request
 	// of the reflector that has not been cancelled uses it.
 	stream *stream[O, F]
@@ -329,17 +333,16 @@ const (
 	steadyFor = time.Minute
 )
 
-// pageSize is the number of objects in a page of a list that the API server does not stream.
-// It is set because client-go requests a list in a single response if the one before it
-// was streamed, or had one page. It expects the answer from the watch cache then, but it does not
-// know that all requests ask for the latest version.
+// pageSize is the default of PageSize. A page size is set because client-go requests a list in
+// a single response if the one before it was streamed, or had one page. It expects the answer
+// from the watch cache then, but it does not know that all requests ask for the latest version.
 const pageSize = 500
 
 // Run observes until the context ends. example is an object of the kind.
 func (s *Reflector[O, F]) Run(ctx context.Context, inner *cache.ListWatch, example O) {
 	backoff := wait.Backoff{Duration: retryFirst, Cap: RetryMax, Factor: 2, Steps: 10, Jitter: 0.5}
 	r := cache.NewReflectorWithOptions(s.listWatch(inner), example, s, cache.ReflectorOptions{Name: s.name, Backoff: &backoff})
-	r.WatchListPageSize = pageSize
+	r.WatchListPageSize = cmp.Or(s.PageSize, pageSize)
 	// The reflector's own loop would log every error. The observer already logs most of
 	// them.
 	ctx = klog.NewContext(ctx, s.log.V(1))
