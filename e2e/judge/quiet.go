@@ -168,31 +168,16 @@ func (t *trial) judgeFinalTaints(node *corev1.Node) {
 			continue
 		}
 		t.checked(RuleQuiet, "nodes' taints of a gate")
-		switch has := taintOn(node, r.taint()); {
-		case r.closed() && !slices.Contains(ng.Spec.Taints(), r.taint()):
-			t.finalViolation(node, ng.Name, r, "it is closed with "+r.Taint+", which is not its taint")
-		case r.closed() && has == nil:
-			t.finalViolation(node, ng.Name, r, "its taint is missing")
-		case r.closed() && !isRecordedValue(node, has):
-			t.finalViolation(node, ng.Name, r, fmt.Sprintf("its taint has value %q", has.Value))
-		case !r.closed():
-			for _, own := range ng.Spec.Taints() {
-				held := holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) != ""
-				if taintOn(node, own) != nil && !held && (recorded || ng.Spec.Follows() && ng.Spec.Reopen != v1alpha1.ReopenManual) {
-					t.finalViolation(node, ng.Name, r, "its taint is present")
-				}
-			}
+		why := ""
+		if r.closed() {
+			why = closedWrongly(node, ng, r)
+		} else if recorded || ng.Spec.Follows() && ng.Spec.Reopen != v1alpha1.ReopenManual {
+			why = openWrongly(node, ng)
+		}
+		if why != "" {
+			t.finalViolation(node, ng.Name, r, why)
 		}
 	}
-}
-
-// isRecordedValue reports whether a closed gate has the taint with its value, according to its
-// record. Gates that share a taint may have different values.
-func isRecordedValue(node *corev1.Node, taint *corev1.Taint) bool {
-	return slices.ContainsFunc(recordsOf(node), func(gate string) bool {
-		r, _ := recordOf(node, gate)
-		return r.closed() && r.taint() == v1alpha1.TaintOf(*taint)
-	})
 }
 
 // steady returns the reading of the gate's signals in the final state. The result

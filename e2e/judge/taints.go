@@ -3,6 +3,7 @@
 package judge
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -116,4 +117,36 @@ func (t *trial) judgeLeftTaints(node *corev1.Node) {
 			t.finalViolation(node, gate, r, "nodegate has left its taint "+taint.Key+", which belongs to no gate")
 		}
 	}
+}
+
+// closedWrongly returns how the node's taints contradict the record of a closed gate, or "".
+func closedWrongly(node *corev1.Node, ng *v1alpha1.NodeGate, r record) string {
+	switch has := taintOn(node, r.taint()); {
+	case !slices.Contains(ng.Spec.Taints(), r.taint()):
+		return "it is closed with " + r.Taint + ", which is not its taint"
+	case has == nil:
+		return "its taint is missing"
+	case !isRecordedValue(node, has):
+		return fmt.Sprintf("its taint has value %q", has.Value)
+	}
+	return ""
+}
+
+// openWrongly returns how the node's taints contradict that a gate is open, or "".
+func openWrongly(node *corev1.Node, ng *v1alpha1.NodeGate) string {
+	for _, own := range ng.Spec.Taints() {
+		if taintOn(node, own) != nil && holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) == "" {
+			return "its taint is present"
+		}
+	}
+	return ""
+}
+
+// isRecordedValue reports whether a closed gate has the taint with its value, according to its
+// record. Gates that share a taint may have different values.
+func isRecordedValue(node *corev1.Node, taint *corev1.Taint) bool {
+	return slices.ContainsFunc(recordsOf(node), func(gate string) bool {
+		r, _ := recordOf(node, gate)
+		return r.closed() && r.taint() == v1alpha1.TaintOf(*taint)
+	})
 }
