@@ -82,7 +82,7 @@ var (
 	Full = Sizes{
 		Rounds: 5, Spare: 2 * time.Minute, Paced: 25, Flaps: 60, Fleets: []int{200, 5000},
 		Newborn: 200, Bound: 12, Large: 5000, Newcomers: 25, Idle: 12 * time.Second,
-		Stored: FleetSize{Nodes: 5_000, Others: 150_000, AtMost: 60}, Replayed: FleetSize{Nodes: 50_000, AtMost: 150}, Starts: 2,
+		Stored: FleetSize{Nodes: 5_000, Others: 150_000, AtMost: 60}, Replayed: FleetSize{Nodes: 50_000, AtMost: 150}, Starts: 5,
 		Creations: 100, ConfigMaps: 50_000, Patches: 100, Gated: 2000,
 		Reported: FleetSize{Nodes: 5_000, Others: 85_000}, Growth: []int{200, 5_000, 100_000}, Joining: 330,
 	}
