@@ -113,8 +113,9 @@ func New(before *Set, now Snapshot, policy gate.KeyPolicy) *Set {
 		compile = signal.Compile
 	}
 	for _, ng := range now.Gates {
-		set.add(ng, before, compile, now.At)
+		set.add(ng, before, compile)
 	}
+	set.NoteEdits(before, now.At)
 	set.accept(policy)
 	for name := range set.broken {
 		a := set.Acceptance[name]
@@ -191,7 +192,7 @@ func (s *Set) apply(policy gate.KeyPolicy) {
 
 // add adds a gate. It is compiled only if it has changed, because sets are created
 // whenever a DaemonSet changes, and compiling an expression takes a while.
-func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.NodeGate, string) (gate.Gate, error), at time.Time) {
+func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.NodeGate, string) (gate.Gate, error)) {
 	g, known := before.Gate(ng.Name)
 	if known && isSame(before.Declared[ng.Name], ng) && before.Source == s.Source && !before.Compiling(ng.Name) {
 		again := *g
@@ -208,12 +209,8 @@ func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.Nod
 		s.Gates, s.Since[ng.Name] = append(s.Gates, compiled), s.Seq
 	}
 	s.Declared[ng.Name], s.SignalsSince[ng.Name] = ng, s.Seq
-	switch added := &s.Gates[len(s.Gates)-1]; {
-	case !known:
-	case sameSignals(before.Declared[ng.Name], ng):
-		s.SignalsSince[ng.Name], added.Edited = before.SignalsSince[ng.Name], g.Edited
-	default:
-		added.Edited = at
+	if known && sameSignals(before.Declared[ng.Name], ng) {
+		s.SignalsSince[ng.Name], s.Gates[len(s.Gates)-1].Edited = before.SignalsSince[ng.Name], g.Edited
 	}
 }
 

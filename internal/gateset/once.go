@@ -33,7 +33,7 @@ const (
 func Of(declared []v1alpha1.NodeGate, policy gate.KeyPolicy, use StatusUse) *Set {
 	set, none := newSet(Snapshot{Source: v1alpha1.SourceCRD, Complete: true}), &Set{}
 	for i := range declared {
-		set.add(&declared[i], none, signal.Compile, time.Time{})
+		set.add(&declared[i], none, signal.Compile)
 	}
 	set.accept(policy)
 	for name, ng := range set.Declared {
@@ -46,8 +46,8 @@ func Of(declared []v1alpha1.NodeGate, policy gate.KeyPolicy, use StatusUse) *Set
 	return set
 }
 
-// NoteEdits sets the time at which the signals of gates change from those of another set, as the
-// controller does when it observes the change.
+// NoteEdits sets Gate.Edited of the gates whose signals are not those of an earlier set. New includes
+// this.
 func (s *Set) NoteEdits(before *Set, at time.Time) {
 	for i := range s.Gates {
 		g := &s.Gates[i]
