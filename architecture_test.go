@@ -84,7 +84,7 @@ var mayImport = map[string][]string{
 	"internal/gateset":                   {"api/v1alpha1", "internal/expression", "internal/gate", "internal/signal"},
 	"internal/fleet":                     {"api/v1alpha1", "internal/gate"},
 	"internal/telemetry":                 {"api/v1alpha1", "internal/fleet", "internal/gate", "internal/kube/boundpods", "internal/kube/reflector", "internal/kube/write"},
-	"internal/birth":                     {"api/v1alpha1", "internal/admission", "internal/gateset", "internal/telemetry"},
+	"internal/birth":                     {"api/v1alpha1", "internal/admission", "internal/gateset", "internal/kube/clients", "internal/telemetry"},
 	"internal/bypass":                    {"api/v1alpha1", "internal/fleet", "internal/gate", "internal/gateset", "internal/kube/boundpods", "internal/telemetry"},
 	"internal/nodequeue":                 {},
 	"internal/readinessrules":            {"internal/writers"},

@@ -10,13 +10,13 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/kube/clients"
 )
 
 // A watch of NodeGates may be late, and a parameter may have been written by another leader, whose
@@ -73,7 +73,7 @@ func (b *Reconciler) checkObserved(ctx context.Context, name string, observed *v
 	now := &metav1.PartialObjectMetadata{}
 	now.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("NodeGate"))
 	if err := b.client.Get(ctx, client.ObjectKey{Name: name}, now); err != nil {
-		if apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) { // which the 404 of a proxy is
+		if clients.DoesNotExist(err) {
 			return nil // the entry is not needed, also if the deletion has not been observed yet
 		}
 		return fmt.Errorf("reading gate %s: %w", name, err)
