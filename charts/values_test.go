@@ -330,7 +330,7 @@ func TestNotesOfImageWarmUp(t *testing.T) {
 	}
 }
 
-// 'kubectl gate tolerate' reads NodeGates, of which there are none if gates come from files.
+// If gates come from files, there are no NodeGates, which 'kubectl gate tolerate' needs.
 func TestNotesOfGatesFromFiles(t *testing.T) {
 	t.Parallel()
 	for birth, want := range map[string]string{"policy": "get it when they are next updated", "webhook": "add the toleration to its pod template"} {

@@ -165,6 +165,16 @@ func TestPausedLeaderResyncsBeforeItCloses(t *testing.T) {
 	})
 }
 
+// closedByAnother closes the gate on a node as another leader.
+func (w *world) closedByAnother(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := w.nodes[name]
+	n.Labels, n.Records = map[string]string{}, map[string]string{}
+	isClosed(&n, "gate", v1alpha1.ReasonRegression)
+	w.nodes[name] = n
+}
+
 // A leader may be paused within a reconcile, while another one closes a node. It must not grant
 // the budget that seemed to be available before.
 func TestPauseWithinAReconcile(t *testing.T) {
@@ -179,12 +189,7 @@ func TestPauseWithinAReconcile(t *testing.T) {
 				return
 			}
 			c.ahead.Store(int64(time.Minute))
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			other := w.nodes["n0001"]
-			other.Labels, other.Records = map[string]string{}, map[string]string{}
-			isClosed(&other, "gate", v1alpha1.ReasonRegression)
-			w.nodes[other.Name] = other
+			w.closedByAnother("n0001")
 		}
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
@@ -212,13 +217,11 @@ func TestPausedLeaderWaitsForItsWatch(t *testing.T) {
 		w.clock = c
 		defer w.start(logr.Discard(), interceptor.Funcs{})()
 		controllertest.Pass(5 * time.Second)
+		other := w.node("n0001")
 		w.mu.Lock()
-		other := w.nodes["n0001"]
 		w.stale = map[string]gate.Node{other.Name: other}
-		other.Labels, other.Records = map[string]string{}, map[string]string{}
-		isClosed(&other, "gate", v1alpha1.ReasonRegression)
-		w.nodes[other.Name] = other
 		w.mu.Unlock()
+		w.closedByAnother(other.Name)
 		c.ahead.Store(int64(time.Minute))
 		w.change("n0000", func(n *gate.Node) { n.Labels = map[string]string{} })
 		controllertest.Pass(election.DefaultDuration)

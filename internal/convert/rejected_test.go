@@ -191,7 +191,7 @@ spec:
 		"another policy":  {rule("  taint:", "  conditionPolicy: oneOf\n  taint:"), 7, `"oneOf"`},
 		"long types":      {rule(`  - {type: A, requiredStatus: "True"}`, longConditions.String()), 5, "divide the rule into several"},
 	})
-	// The API server also reports that it did not check other rules, which is no error of the input.
+	// The API server also reports that it did not check other rules, and nobody can correct that in the input.
 	if r := NodeReadinessRules(Source{Name: "rule", Data: []byte(unknown)}); r.Errors() != 1 {
 		t.Errorf("an unsupported operator is %d errors, want 1:\n%s", r.Errors(), findingsText(r))
 	}

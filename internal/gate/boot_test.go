@@ -96,13 +96,18 @@ func TestDigestIsTwoBootsOld(t *testing.T) {
 	}
 }
 
+// beforeBoots returns a closed and an open gate, on nodes that have not reported another boot yet.
+func beforeBoots() map[string]*sim {
+	return map[string]*sim{
+		"closed while unreachable": aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", true).ready("Unknown"),
+		"open":                     aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", false),
+	}
+}
+
 // A response shows a boot before the watch does: the pod's status may be from a boot in between,
 // or from the boot before. When the watch has caught up, pods count as after any other boot.
 func TestBootAheadOfTheWatch(t *testing.T) {
-	for name, s := range map[string]*sim{
-		"closed while unreachable": aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", true).ready("Unknown"),
-		"open":                     aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", false),
-	} {
+	for name, s := range beforeBoots() {
 		t.Run(name, func(t *testing.T) {
 			s.run(t)
 			s.boot("c").after(time.Second).ready("True").facts.Boot.Ahead = true
@@ -130,10 +135,7 @@ func TestBootAheadOfTheWatch(t *testing.T) {
 // nodegate restarts after it has closed a gate in a boot that was ahead of the watch. The record must
 // show that pods of a boot in between are no evidence.
 func TestRestartsAheadOfTheWatch(t *testing.T) {
-	for name, s := range map[string]*sim{
-		"closed while unreachable": aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", true).ready("Unknown"),
-		"open":                     aNode(aGate("cni", waitingFor(agent("cni")))).open("cni").pod("cni", "of boot a", false),
-	} {
+	for name, s := range beforeBoots() {
 		t.Run(name, func(t *testing.T) {
 			s.run(t)
 			s.boot("c").after(time.Second).ready("True").facts.Boot.Ahead = true
