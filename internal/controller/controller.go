@@ -21,6 +21,7 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/boundpods"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
 	"github.com/nodegate/nodegate/internal/kube/write"
 	"github.com/nodegate/nodegate/internal/nodequeue"
 	"github.com/nodegate/nodegate/internal/readinessrules"
@@ -102,6 +103,7 @@ type Controller struct {
 
 	// budgetsFrom is the earliest time at which budget may be granted; zero for no delay.
 	budgetsFrom time.Time
+	lateNodes   lateNodes
 
 	// counted is closed by noteCounted as soon as the state of the whole fleet is known.
 	counted     chan struct{}
@@ -120,7 +122,7 @@ func New(o Options, api client.WithWatch, m *telemetry.Metrics) *Controller {
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
 		ledger: fleet.NewLedger(), groups: fleet.NewGroups(), nodes: newNodeStates(),
 		gatesChanged: make(chan struct{}, 1), counted: make(chan struct{}),
-		order: nodequeue.NewLanes(),
+		order: nodequeue.NewLanes(), lateNodes: lateNodes{wake: reflector.NewWake()},
 	}
 	c.noteCounted = sync.OnceFunc(func() { close(c.counted) })
 	c.queue = nodequeue.New(o.Clock, c.order, retryFirst, retryMax)

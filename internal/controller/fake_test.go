@@ -66,6 +66,8 @@ type world struct {
 	rewinds    atomic.Int64
 	refreshErr error // result of Refresh
 	catchUpErr error // result of CatchUp
+	// catchUpNodes, if set, implements CatchUpNodes.
+	catchUpNodes func(context.Context) error
 	// hasGate is what CatchUp was called with.
 	hasGate func(*v1alpha1.NodeGate) bool
 	// fail, if set, is called before a write, and may return the write's error. after, if
@@ -307,6 +309,14 @@ func (w *world) NodesSynced() bool { w.mu.Lock(); defer w.mu.Unlock(); return !w
 
 // Rewinds implements NodeFeed.
 func (w *world) Rewinds() int64 { return w.rewinds.Load() }
+
+// CatchUpNodes implements NodeFeed.
+func (w *world) CatchUpNodes(ctx context.Context) error {
+	if w.catchUpNodes == nil {
+		return nil
+	}
+	return w.catchUpNodes(ctx)
+}
 
 func (w *world) setUnsynced(unsynced bool) {
 	w.mu.Lock()

@@ -36,6 +36,9 @@ type NodeFeed interface {
 	// Rewinds returns how often the cache of nodes was replaced by an earlier state, so that what
 	// was written since may be missing. It counts before it returns such a state.
 	Rewinds() int64
+	// CatchUpNodes waits until the cache includes all changes of Nodes that were made before the
+	// call. It returns an error if that takes too long.
+	CatchUpNodes(context.Context) error
 	// SameBoot returns the names of nodes that have the boot ID of another node.
 	SameBoot() []string
 	// Observe stores a node that the API server has just returned.

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"testing"
@@ -105,6 +106,73 @@ func TestBudgetAfterAHandover(t *testing.T) {
 		controllertest.Pass(time.Minute)
 		if n := w.closed(); n != 1 {
 			t.Errorf("%d nodes are closed under a budget of one", n)
+		}
+	})
+}
+
+// A leader takes over, or continues after a pause, while its watch of Nodes is late. However late that is,
+// it grants no budget that its predecessor has used.
+func TestNoBudgetWhileTheWatchIsLate(t *testing.T) {
+	for name, begin := range map[string]func(*world, *jumpingClock) func(){
+		"takeover": func(w *world, _ *jumpingClock) func() {
+			w.tookOver = true
+			return w.start(logr.Discard(), interceptor.Funcs{})
+		},
+		"pause": func(w *world, c *jumpingClock) func() {
+			stop := w.start(logr.Discard(), interceptor.Funcs{})
+			controllertest.Pass(5 * time.Second)
+			c.ahead.Store(int64(time.Minute))
+			return stop
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, c := newWorld(t, controllertest.Gate("gate", budget("1"))), &jumpingClock{}
+				w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+				const late = 14 * time.Second
+				w.clock = c
+				w.catchUpNodes = func(context.Context) error {
+					<-time.After(late)
+					w.listed(nil, 0)
+					return nil
+				}
+				defer begin(w, c)()
+				w.closedElsewhere("n0001")
+				w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
+				controllertest.Pass(late + 10*time.Second)
+				if len(w.node("n0000").Taints) > 0 {
+					t.Error("the node closed under budget that another leader had used")
+				}
+				w.change("n0001", func(n *gate.Node) { n.Labels["fit"] = "" })
+				controllertest.Pass(5 * time.Second)
+				if len(w.node("n0001").Taints) > 0 || len(w.node("n0000").Taints) == 0 {
+					t.Error("the node did not close when the budget became available")
+				}
+			})
+		})
+	}
+}
+
+// closedElsewhere makes another leader close a node, which the feed does not return until listed.
+func (w *world) closedElsewhere(name string) {
+	before := w.node(name)
+	w.mu.Lock()
+	w.stale = map[string]gate.Node{name: before}
+	w.mu.Unlock()
+	w.closedByAnother(name)
+}
+
+// If it is unknown whether the watch of Nodes is late, budget is granted nevertheless.
+func TestBudgetIfTheWatchStaysLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate", budget("1")))
+		w.add(2, func(_ int, n *gate.Node) { isOpen(n, "gate") })
+		w.tookOver, w.catchUpNodes = true, func(context.Context) error { return errors.New("not observed") }
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		w.change("n0000", func(n *gate.Node) { delete(n.Labels, "fit") })
+		controllertest.Pass(fleet.PausedAfter + 4*fleet.CountInterval)
+		if n := w.closed(); n != 1 {
+			t.Errorf("%d nodes are closed, want the one that has regressed", n)
 		}
 	})
 }

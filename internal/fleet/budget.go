@@ -252,6 +252,13 @@ func (l *Ledger) NoteRewind() (rewound bool) {
 	return rewound
 }
 
+// Recount makes the number of closed nodes unknown until all nodes have been evaluated again.
+func (l *Ledger) Recount() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.discount()
+}
+
 // discount records that no node has been evaluated.
 func (l *Ledger) discount() {
 	l.evaluated, l.counted = 0, 0 // sets are numbered from 1

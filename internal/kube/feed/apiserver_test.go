@@ -122,6 +122,13 @@ func TestFeedOfAPIServer(t *testing.T) {
 		facts, ok := f.Facts("fed")
 		return ok && facts.Node.Annotations["example.com/a"] == "b" && len(facts.Pods) == 0
 	})
+	s.Update(t, "fed", func(n *corev1.Node) { metav1.SetMetaDataAnnotation(&n.ObjectMeta, "example.com/a", "c") })
+	if err := f.CatchUpNodes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if facts, _ := f.Facts("fed"); facts.Node.Annotations["example.com/a"] != "c" {
+		t.Errorf("after catching up, the annotations are %v", facts.Node.Annotations)
+	}
 }
 
 func heartbeat(t *testing.T, s *kubetest.Server, name string, at time.Time) {

@@ -297,16 +297,20 @@ func (k *fakeKind) list(o metav1.ListOptions) (runtime.Object, error) {
 	}
 	k.lists++
 	list := k.many.DeepCopyObject()
-	var items []runtime.Object
-	for _, name := range slices.Sorted(maps.Keys(k.objects)) {
-		items = append(items, k.objects[name].DeepCopyObject())
-	}
-	if err := meta.SetList(list, items); err != nil {
-		return nil, err
-	}
 	m, _ := meta.ListAccessor(list)
 	m.SetResourceVersion(strconv.Itoa(k.api.version))
-	return list, nil
+	names := slices.Sorted(maps.Keys(k.objects))
+	from, _ := slices.BinarySearch(names, o.Continue)
+	names = names[from:]
+	if limit := int(o.Limit); limit > 0 && len(names) > limit {
+		m.SetContinue(names[limit])
+		names = names[:limit]
+	}
+	var items []runtime.Object
+	for _, name := range names {
+		items = append(items, k.objects[name].DeepCopyObject())
+	}
+	return list, meta.SetList(list, items)
 }
 
 func (k *fakeKind) watch(o metav1.ListOptions) (watch.Interface, error) {

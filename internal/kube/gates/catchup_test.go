@@ -17,6 +17,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/kube/gateclient"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 // CatchUp waits for the gates that the API server has, but not forever, and not if they cannot be
@@ -34,9 +35,9 @@ func TestCatchUp(t *testing.T) {
 		"no gates":             {},
 		"all are known":        {gates: []string{"early"}},
 		"one is known later":   {gates: []string{"early", "late"}, hasAt: 2 * time.Second, took: 2 * time.Second},
-		"one is never known":   {gates: []string{"late"}, hasAt: time.Hour, want: "gate late", took: catchUpTimeout},
+		"one is never known":   {gates: []string{"late"}, hasAt: time.Hour, want: "gate late", took: reflector.CatchUpTimeout},
 		"listed after a while": {gates: []string{"early"}, listErr: errors.New("no answer"), listedAt: 3 * time.Second, took: 3 * time.Second},
-		"never listed":         {listErr: errors.New("no answer"), listedAt: time.Hour, want: "no answer", took: catchUpTimeout},
+		"never listed":         {listErr: errors.New("no answer"), listedAt: time.Hour, want: "no answer", took: reflector.CatchUpTimeout},
 		"not permitted":        {listErr: apierrors.NewForbidden(resource, "", errors.New("denied")), listedAt: time.Hour, want: "denied"},
 		"no definition":        {listErr: apierrors.NewNotFound(resource, ""), listedAt: time.Hour},
 	} {

@@ -46,6 +46,8 @@ type Observer struct {
 	err    error
 	// listStarted is when the feed last started to read everything.
 	listStarted time.Time
+	// version is Observer.Version.
+	version string
 }
 
 // NewObserver returns an Observer for a feed. name is described at Status.Name, and
@@ -66,6 +68,19 @@ func (o *Observer) IsLive() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.live
+}
+
+// Version returns the resource version up to which all changes have been stored, or "" if nothing has.
+func (o *Observer) Version() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.version
+}
+
+func (o *Observer) reached(version string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.version = version
 }
 
 // Listing records that everything is about to be read again. Until then the facts may be
@@ -188,8 +203,12 @@ func (s *Reflector[O, F]) take(obj any, take func(F)) error {
 }
 
 // UpdateResourceVersion implements cache.ResourceVersionUpdater. It is called for each
-// event of the watch and for each bookmark. Bookmarks reach the store in no other way.
-func (s *Reflector[O, F]) UpdateResourceVersion(string) { s.received() }
+// event of the watch, after it has been stored, and for each bookmark. Bookmarks reach the store in no
+// other way.
+func (s *Reflector[O, F]) UpdateResourceVersion(version string) {
+	s.received()
+	s.reached(version)
+}
 
 // Add implements cache.ReflectorStore.
 func (s *Reflector[O, F]) Add(obj any) error { return s.take(obj, s.Sink.Put) }
@@ -204,6 +223,7 @@ func (s *Reflector[O, F]) Delete(obj any) error { return s.take(obj, s.Sink.Drop
 func (s *Reflector[O, F]) Replace(objs []any, version string) error {
 	if s.stream != nil {
 		s.stream.finish(version)
+		s.reached(version)
 		s.stream, s.refused = nil, false
 		s.Listed()
 		return nil
@@ -215,6 +235,7 @@ func (s *Reflector[O, F]) Replace(objs []any, version string) error {
 		}
 	}
 	replaceAll(s.Sink, facts, version)
+	s.reached(version)
 	if !s.refused { // else the feed would be live after each list, until the watch fails again
 		s.Listed()
 	}
