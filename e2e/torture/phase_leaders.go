@@ -126,11 +126,7 @@ func (s *site) endLeaders(ctx context.Context, d time.Duration) (err error) {
 // again. A leader that was asked to end continues to write for a while: for it, that is the
 // time from its last write.
 func (s *site) endLeader(ctx context.Context, how ending) (took time.Duration, err error) {
-	var leader *replica
-	err = await.Until(ctx, "a leader", func(ctx context.Context) (err error) {
-		leader, err = s.leader(ctx)
-		return err
-	})
+	leader, err := s.awaitLeader(ctx, func(*replica) bool { return true })
 	if err != nil {
 		return 0, err
 	}
