@@ -63,8 +63,8 @@ type runs struct {
 	// one that was created last.
 	last *gate.Pod
 	// unfinished is a pod that has not finished, and stale one that has, but in another
-	// boot or in an unknown one.
-	unfinished, stale *gate.Pod
+	// boot or in an unknown one. skipped is a pod that proves nothing in any boot.
+	unfinished, stale, skipped *gate.Pod
 }
 
 // runs returns the relevant pods. A pod that is being deleted proves nothing: it may have
@@ -75,6 +75,7 @@ func (s completed) runs(in gate.Input) (runs, bool) {
 	for i := range pods {
 		switch p := &pods[i]; {
 		case p.Mirror, p.Terminating:
+			r.skipped = p
 		case !p.Finished:
 			r.unfinished = p
 		case !in.Trust.BelievesRun(p):
@@ -151,8 +152,19 @@ func (s completed) Read(in gate.Input) gate.Reading {
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingCompletionExpired, Subject: s.subject, Since: expires}
 	case r.last != nil:
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodFailed, Subject: r.last.Name, Since: endOf(r.last, in.Now)}
+	}
+	return s.missing(r)
+}
+
+// missing returns the reading without a pod of the current boot.
+func (s completed) missing(r runs) gate.Reading {
+	switch {
 	case r.stale != nil:
 		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingStaleRun, Subject: r.stale.Name}
+	case r.skipped != nil && r.skipped.Mirror:
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodStatic, Subject: r.skipped.Name}
+	case r.skipped != nil: // the pod that must succeed is still missing
+		return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodTerminating, Subject: r.skipped.Name, Lacks: true}
 	}
 	return gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodMissing, Subject: s.subject}
 }

@@ -83,12 +83,12 @@ func TestCompleted(t *testing.T) {
 	}
 	check(t, mustCompile(t, preflight(0)), map[string]reads{
 		"succeeded":                     {ran(succeeded), gate.Holds, v1alpha1.ReadingCompleted, pod},
-		"killed, with exit code 0":      {ran(succeeded, terminating), gate.NotYet, missing, set},
+		"killed, with exit code 0":      {ran(succeeded, terminating), gate.NotYet, v1alpha1.ReadingPodTerminating, pod},
 		"killed, and runs again":        {two(func(p *gate.Pod) { succeeded(p); terminating(p) }, unfinished), gate.NotYet, v1alpha1.ReadingPodNotCompleted, "kube-system/agent-y"},
 		"failed":                        {ran(failed), gate.NotYet, v1alpha1.ReadingPodFailed, pod},
 		"running":                       {ran(unfinished), gate.NotYet, v1alpha1.ReadingPodNotCompleted, pod},
 		"no pod":                        {neverRan(), gate.NotYet, missing, set},
-		"a mirror pod":                  {ran(succeeded, mirror), gate.NotYet, missing, set},
+		"a mirror pod":                  {ran(succeeded, mirror), gate.NotYet, v1alpha1.ReadingPodStatic, pod},
 		"not observed":                  {aNode(), gate.Unknown, notObserved, set},
 		"of this boot and former Node":  {ran(succeeded, olderThanNode), gate.NotYet, v1alpha1.ReadingStaleRun, pod},
 		"names no boot":                 {ran(succeeded, inBoot("none")), gate.NotYet, v1alpha1.ReadingStaleRun, pod},

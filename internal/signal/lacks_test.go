@@ -34,6 +34,7 @@ func TestLacksPod(t *testing.T) {
 		"a mirror pod":                      {mustCompile(t, v1alpha1.SignalSource{Pods: anyPod}), aNode(running("agent", mirror)), true, false},
 		"not ready":                         {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", notReady)), false, false},
 		"terminating":                       {mustCompile(t, daemon("agent")), aNode(with("agent"), running("agent", terminating)), false, false},
+		"only a check that is terminating":  {mustCompile(t, preflight(0)), ran(succeeded, terminating), true, false},
 		"not observed":                      {mustCompile(t, daemon("agent")), aNode(with("agent"), unobservedPods("agent")), false, true},
 		"one of several":                    {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("agent", notReady)), true, false},
 		"one of several, in another order":  {mustCompile(t, all), aNode(with("agent"), with("proxy"), running("proxy", notReady)), true, false},
