@@ -107,7 +107,7 @@ func (s *suggestFlags) suggestions(ctx context.Context, reader *read.Reader, nam
 	}
 	r := suggest.Of(w)
 	if unknown := r.Select(names); unknown != "" {
-		return nil, fmt.Errorf("daemonset %q not found", unknown)
+		return nil, fmt.Errorf("daemonset %q not found, or being deleted", unknown)
 	}
 	return r, s.preview(ctx, reader, w, r)
 }

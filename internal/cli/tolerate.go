@@ -178,8 +178,11 @@ func (f *tolerateFlags) plan(ctx context.Context, reader *read.Reader) ([]tolera
 
 // notWaitedFor returns an error for a DaemonSet for which no gate waits.
 func notWaitedFor(ctx context.Context, reader *read.Reader, name types.NamespacedName) error {
-	if _, err := reader.DaemonSet(ctx, name.Namespace, name.Name); apierrors.IsNotFound(err) {
+	switch ds, err := reader.DaemonSet(ctx, name.Namespace, name.Name); {
+	case apierrors.IsNotFound(err):
 		return fmt.Errorf("DaemonSet %s not found", name)
+	case err == nil && ds.DeletionTimestamp != nil:
+		return fmt.Errorf("DaemonSet %s is being deleted", name)
 	}
 	return fmt.Errorf("no gate waits for DaemonSet %s: check its labels and the signals of the gates", name)
 }

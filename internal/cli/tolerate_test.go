@@ -39,3 +39,16 @@ func TestTolerateListsGatesWithoutDaemonSets(t *testing.T) {
 		}
 	}
 }
+
+// A DaemonSet that is being deleted is not changed, and the error says why.
+func TestTolerateOfADeletedDaemonSet(t *testing.T) {
+	const path = daemonsPath + "/daemon"
+	objects := smallCluster()
+	deleted := strings.Replace(objects[path], "name: daemon", `name: daemon, deletionTimestamp: "2026-11-25T12:00:00Z"`, 1)
+	objects[path], objects[daemonsPath] = deleted, list("apps/v1", "DaemonSetList", deleted)
+	a := newAPIServer(t, objects)
+	code, _, stderr := a.run(t, "tolerate", "kube-system/daemon")
+	if code != exitError || !strings.Contains(stderr, "DaemonSet kube-system/daemon is being deleted") || len(a.written()) > 0 {
+		t.Errorf("exit status %d, writes %v:\n%s", code, a.written(), stderr)
+	}
+}

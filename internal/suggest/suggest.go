@@ -30,7 +30,8 @@ type World struct {
 	Gates []v1alpha1.NodeGate
 	// Policy contains the taint keys that gates may use. Nil parts are unknown.
 	Policy gate.KeyPolicy
-	// DaemonSets are all DaemonSets.
+	// DaemonSets are all DaemonSets. Those that are being deleted need no gate, and are not in the
+	// report.
 	DaemonSets []appsv1.DaemonSet
 	// CSIDrivers are the names of all CSIDriver objects. Nil if they were not read.
 	CSIDrivers map[string]bool
@@ -281,7 +282,7 @@ func newFinder(w *World) *finder {
 		f.names[w.Gates[i].Name] = true
 	}
 	for i := range w.DaemonSets {
-		if ds := &w.DaemonSets[i]; !isOwn(ds) {
+		if ds := &w.DaemonSets[i]; !isOwn(ds) && ds.DeletionTimestamp == nil {
 			f.daemons = append(f.daemons, newDaemon(ds, w.CSIDrivers))
 		}
 	}

@@ -762,6 +762,19 @@ func TestLabels(t *testing.T) {
 	}
 }
 
+// A DaemonSet that is being deleted needs no gate, and is not the one for which a preset waits.
+func TestDeletedDaemonSet(t *testing.T) {
+	deleted := daemonSet(t, "kube-system/net-agent", plain+"priorityClassName: system-node-critical")
+	deleted.DeletionTimestamp = &metav1.Time{Time: clitest.Now}
+	r := suggest.Of(world(t, deleted, daemonSet(t, "network/net-agent", plain)))
+	if len(r.Suggestions) != 1 || !slices.Equal(r.Suggestions[0].DaemonSets, []string{"network/net-agent"}) || len(r.Others) != 0 {
+		t.Errorf("the report is %+v", r)
+	}
+	if unknown := r.Select([]string{"kube-system/net-agent"}); unknown == "" {
+		t.Error("the report contains the deleted DaemonSet")
+	}
+}
+
 // A report can be limited to some DaemonSets.
 func TestSelect(t *testing.T) {
 	of := func() *suggest.Report {

@@ -106,14 +106,15 @@ func Namespaces(entries []admission.TolerationEntry) []string {
 }
 
 // Of returns the DaemonSets that lack a toleration, in the order of sets. waited returns
-// the names of all DaemonSets that an entry selects.
+// the names of all DaemonSets that an entry selects. DaemonSets that are being deleted do not
+// count: their pods are not replaced.
 func Of(entries []admission.TolerationEntry, sets *gate.DaemonSets) (plans []Plan, waited map[types.NamespacedName]bool) {
 	waited = make(map[types.NamespacedName]bool)
 	for i := range sets.Items {
 		ds := &sets.Items[i]
 		p := Plan{NamespacedName: types.NamespacedName{Namespace: ds.Namespace, Name: ds.Name}}
 		for _, e := range entries {
-			if !e.Selects(ds.Namespace, ds.Name, ds.Labels) {
+			if ds.Deleting || !e.Selects(ds.Namespace, ds.Name, ds.Labels) {
 				continue
 			}
 			waited[p.NamespacedName] = true
@@ -182,6 +183,9 @@ func (t *Tolerator) one(ctx context.Context, p *Plan, out *Result) error {
 		}
 		if uid = cmp.Or(uid, ds.UID); ds.UID != uid {
 			return errors.New("the DaemonSet was deleted and created again")
+		}
+		if ds.DeletionTimestamp != nil {
+			return errors.New("the DaemonSet is being deleted")
 		}
 		wanted, added := admission.Tolerate(ds.Spec.Template.Spec.Tolerations, selecting(p.Entries, ds))
 		out.Added, out.Rollout = texts(added), rollout(ds)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -60,6 +61,7 @@ func TestOf(t *testing.T) {
 	sets := &gate.DaemonSets{Items: []gate.DaemonSet{
 		{Namespace: "ns", Name: "agent", Tolerations: tolerates("b")}, {Namespace: "ns", Name: "other"}, {Namespace: "ns", Name: "tolerant", Tolerations: tolerates("c")},
 		{Namespace: "other", Name: "agent"},
+		{Namespace: "ns", Name: "missing", Deleting: true}, // its pods are not replaced
 	}}
 	for name, c := range map[string]struct {
 		gates        []string
@@ -199,6 +201,11 @@ func daemonSet(strategy appsv1.DaemonSetUpdateStrategyType, tolerations ...corev
 	return ds
 }
 
+func deleting(ds *appsv1.DaemonSet) *appsv1.DaemonSet {
+	ds.DeletionTimestamp = &metav1.Time{}
+	return ds
+}
+
 // Each way to add tolerations writes what it must and nothing else, and the text describes it.
 func TestRun(t *testing.T) {
 	ng := waiting("a", "agent")
@@ -279,6 +286,9 @@ func TestRun(t *testing.T) {
 			server: server{ds: daemonSet("", tolerates("x")...), strip: true}, force: true, want: tolerates("x"), fails: true,
 			writes: []string{"apply 0 of uid [All]", "apply 2 of uid [All]"},
 			text:   name + " not changed: an admission policy or webhook for DaemonSets removes example.com/a:NoSchedule\n",
+		},
+		"being deleted": {
+			server: server{ds: deleting(daemonSet(""))}, fails: true, text: name + " not changed: the DaemonSet is being deleted\n",
 		},
 		"gone": {fails: true, text: name + " not changed: not found\n"},
 		"too many": {
