@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // Kind is a kind of evidence.
@@ -99,8 +100,7 @@ func (d *daemon) addRegistration(csiDrivers map[string]bool, add func(Kind, stri
 	pod := &d.Spec.Template.Spec
 	at := writes(pod, "plugins_registry")
 	registrar := ""
-	for i := range pod.Containers {
-		c := &pod.Containers[i]
+	for _, c := range running(pod) {
 		if strings.Contains(c.Image, "csi-node-driver-registrar") || strings.Contains(c.Image, "driver-registrar") {
 			registrar = c.Name
 		}
@@ -124,6 +124,20 @@ func (d *daemon) addRegistration(csiDrivers map[string]bool, add func(Kind, stri
 	case at != "":
 		add(KubeletPlugin, "it writes to %s on the node: it registers a CSI or DRA driver with the kubelet", at)
 	}
+}
+
+// running returns the containers that run as long as the pod does: sidecars are init containers that
+// the kubelet restarts.
+func running(pod *corev1.PodSpec) (all []*corev1.Container) {
+	for i := range pod.InitContainers {
+		if c := &pod.InitContainers[i]; ptr.Deref(c.RestartPolicy, "") == corev1.ContainerRestartPolicyAlways {
+			all = append(all, c)
+		}
+	}
+	for i := range pod.Containers {
+		all = append(all, &pod.Containers[i])
+	}
+	return all
 }
 
 // registrationFlag is the flag of csi-node-driver-registrar with the path of the driver's
@@ -182,8 +196,8 @@ func isWritable(pod *corev1.PodSpec, volume string) bool {
 // servesDNS returns how the pods serve DNS at an address of the node, or "".
 func servesDNS(pod *corev1.PodSpec) string {
 	const dns = 53
-	for i := range pod.Containers {
-		for _, p := range pod.Containers[i].Ports {
+	for _, c := range running(pod) {
+		for _, p := range c.Ports {
 			if p.HostPort == dns || pod.HostNetwork && p.ContainerPort == dns {
 				return "listens on port 53 of the node"
 			}

@@ -20,3 +20,23 @@ func TestPathsOnWindows(t *testing.T) {
 		t.Errorf("with a CNI configuration, the suggestions are %+v", s)
 	}
 }
+
+// Sidecars (init containers that keep running) register drivers and serve DNS like other containers. Init
+// containers that end do neither.
+func TestSidecars(t *testing.T) {
+	for name, c := range map[string]struct {
+		container string
+		want      suggest.Kind
+	}{
+		"a registrar":                 {"args: [--kubelet-registration-path=/var/lib/kubelet/plugins/disk-b.example.com/csi.sock], restartPolicy: Always", suggest.CSI},
+		"a DNS server":                {"ports: [{containerPort: 53, hostPort: 53, protocol: UDP}], restartPolicy: Always", suggest.DNS},
+		"a DNS server that ends":      {"ports: [{containerPort: 53, hostPort: 53, protocol: UDP}]", ""},
+		"another container that ends": {"args: [--kubelet-registration-path=/var/lib/kubelet/plugins/disk-b.example.com/csi.sock]", ""},
+	} {
+		r := suggest.Of(world(t, daemonSet(t, "kube-system/x", plain+"initContainers: [{name: first, image: example.com/first, "+c.container+"}]\n")))
+		switch {
+		case c.want == "" && len(r.Suggestions) > 0, c.want != "" && (len(r.Suggestions) != 1 || r.Suggestions[0].Why[0].Kind != c.want):
+			t.Errorf("%s: the suggestions are %+v, want the evidence %q", name, r.Suggestions, c.want)
+		}
+	}
+}
