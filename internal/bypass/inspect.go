@@ -5,6 +5,7 @@ package bypass
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -175,11 +176,13 @@ func (i *Inspector) Take(node string) *gate.PodList {
 	defer i.mu.Unlock()
 	list := i.lists[node]
 	delete(i.lists, node)
-	if list != nil && i.pods.clock.Since(list.At) > listValid {
+	if list != nil && i.tooOld(list) {
 		return nil
 	}
 	return list
 }
+
+func (i *Inspector) tooOld(list *gate.PodList) bool { return i.pods.clock.Since(list.At) > listValid }
 
 // Forget drops the state of a node that was deleted, or that has changed so much that it
 // may be inspected again immediately.
@@ -244,11 +247,13 @@ func (i *Inspector) next() (string, bool) {
 	return "", false
 }
 
-// note records the result of an inspection. It logs the first of consecutive failures.
+// note records the result of an inspection, and drops lists that no decision has used in time. It logs
+// the first of consecutive failures.
 func (i *Inspector) note(node string, list *gate.PodList, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	delete(i.waiting, node)
+	maps.DeleteFunc(i.lists, func(_ string, list *gate.PodList) bool { return i.tooOld(list) })
 	if err != nil {
 		i.notBefore[node] = i.pods.clock.Now().Add(wait.Jitter(InspectRetry, 0.1))
 		if !i.failed && !errors.Is(err, context.Canceled) {

@@ -5,6 +5,7 @@ package bypass
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -82,6 +83,20 @@ func TestOldListsAreNotUsed(t *testing.T) {
 		if list := i.Take("n"); (list != nil) != used {
 			t.Errorf("a list from %s ago is used: %v, want %v", age, list != nil, used)
 		}
+	}
+}
+
+// While nothing is decided, for example because Nodes cannot be read, lists that are too old to be used
+// do not accumulate.
+func TestOldListsAreNotKept(t *testing.T) {
+	clock := clocktesting.NewFakePassiveClock(time.Now())
+	i := NewInspector(NewPodLister(nil, clock), nil, logr.Discard())
+	for n := range 100 {
+		i.note(fmt.Sprint("n", n), &gate.PodList{At: clock.Now()}, nil)
+		clock.SetTime(clock.Now().Add(listValid / 3))
+	}
+	if len(i.lists) > 4 || i.Take("n99") == nil {
+		t.Errorf("%d lists are kept", len(i.lists))
 	}
 }
 
