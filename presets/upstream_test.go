@@ -34,6 +34,9 @@ type expectation struct {
 	// lack are the shipped DaemonSets that do not tolerate the gate's taint: the comment
 	// contains the toleration to add.
 	lack []string
+	// looksUp is true if a DaemonSet looks up names in the cluster's DNS before it is ready: the comment
+	// says that the DNS server needs the toleration, too.
+	looksUp bool
 }
 
 // expectations contains the DaemonSets of every preset, by namespace and name.
@@ -46,13 +49,13 @@ var expectations = map[string]expectation{
 	"efs-csi":                       {waitsFor: []string{"kube-system/efs-csi-node"}},
 	"eks-gpu":                       {waitsFor: []string{"kube-system/nvidia-device-plugin-daemonset"}, lack: []string{"kube-system/nvidia-device-plugin-daemonset"}},
 	"eks-neuron":                    {waitsFor: []string{"kube-system/neuron-device-plugin"}, lack: []string{"kube-system/neuron-device-plugin"}},
-	"falco":                         {waitsFor: []string{"falco/falco"}, lack: []string{"falco/falco"}},
+	"falco":                         {waitsFor: []string{"falco/falco"}, lack: []string{"falco/falco"}, looksUp: true},
 	"gcp-pd-csi":                    {waitsFor: []string{"kube-system/pdcsi-node"}},
 	"gke-gpu":                       {},
 	"image-warm-up":                 {waitsFor: []string{"kube-system/image-warm-up"}},
 	"init-daemonset":                {waitsFor: []string{"kube-system/node-init"}, lack: []string{"kube-system/node-init"}},
 	"intel-gpu":                     {waitsFor: []string{"default/intel-gpu-plugin"}, lack: []string{"default/intel-gpu-plugin"}},
-	"istio-ambient":                 {waitsFor: []string{"istio-system/istio-cni-node", "istio-system/ztunnel"}},
+	"istio-ambient":                 {waitsFor: []string{"istio-system/istio-cni-node", "istio-system/ztunnel"}, looksUp: true},
 	"istio-cni":                     {waitsFor: []string{"istio-system/istio-cni-node"}},
 	"kata":                          {waitsFor: []string{"kata-system/kata-deploy"}, lack: []string{"kata-system/kata-deploy"}},
 	"kuma":                          {waitsFor: []string{"kube-system/kuma-cni-node"}},
@@ -67,7 +70,7 @@ var expectations = map[string]expectation{
 	"preflight":                     {runs: true},
 	"required-daemonsets":           {waitsFor: []string{"kube-system/required"}, lack: []string{"kube-system/optional", "kube-system/required"}},
 	"secrets-store-csi":             {waitsFor: []string{"kube-system/csi-secrets-store-secrets-store-csi-driver"}},
-	"spegel":                        {waitsFor: []string{"spegel/spegel"}},
+	"spegel":                        {waitsFor: []string{"spegel/spegel"}, looksUp: true},
 	"tetragon":                      {waitsFor: []string{"kube-system/tetragon"}},
 	"whereabouts":                   {waitsFor: []string{"kube-system/whereabouts"}},
 }
@@ -356,6 +359,9 @@ func TestPresetsNameMissingTolerations(t *testing.T) {
 			} else if all := append(slices.Clone(ds.Tolerations), corev1.Toleration{Key: added[1], Operator: corev1.TolerationOpExists}); !gate.Tolerates(all, taint) {
 				s.Errorf("with the toleration of the comment, %s does not tolerate the gate either", ds)
 			}
+		}
+		if names := strings.Contains(text, "kube-system/coredns"); names != e.looksUp {
+			s.Errorf("the comment names the DNS server: %t, want %t", names, e.looksUp)
 		}
 		if !slices.Equal(lack, e.lack) {
 			s.Errorf("%v do not tolerate the gate; the table has %v", lack, e.lack)
