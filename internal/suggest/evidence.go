@@ -106,7 +106,7 @@ func (d *daemon) addRegistration(csiDrivers map[string]bool, add func(Kind, stri
 		}
 		if socket := registrationPath(c); socket != "" {
 			registrar = c.Name
-			if name := path.Base(path.Dir(socket)); !slices.Contains(d.drivers, name) {
+			if name := driverIn(path.Dir(socket)); !slices.Contains(d.drivers, name) {
 				d.drivers = append(d.drivers, name)
 			}
 		}
@@ -141,8 +141,18 @@ func running(pod *corev1.PodSpec) (all []*corev1.Container) {
 }
 
 // registrationFlag is the flag of csi-node-driver-registrar with the path of the driver's
-// socket. By convention, the directory has the driver's name.
+// socket.
 const registrationFlag = "--kubelet-registration-path"
+
+// driverIn returns the name of the CSI driver with a directory. By convention, the directory has the
+// driver's name.
+func driverIn(dir string) string {
+	name := path.Base(dir)
+	if name == "csi-secrets-store" { // of kubernetes-sigs/secrets-store-csi-driver
+		return "secrets-store.csi.k8s.io"
+	}
+	return name
+}
 
 // registrationPath returns the value of registrationFlag, with slashes, or "".
 func registrationPath(c *corev1.Container) string {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/nodegate/nodegate/internal/suggest"
+	"github.com/nodegate/nodegate/presets"
 )
 
 // On Windows, paths contain backslashes.
@@ -21,8 +22,8 @@ func TestPathsOnWindows(t *testing.T) {
 	}
 }
 
-// Sidecars (init containers that keep running) register drivers and serve DNS like other containers. Init
-// containers that end do neither.
+// Sidecars (init containers that keep running) register drivers and serve DNS like other containers.
+// Init containers that end do neither.
 func TestSidecars(t *testing.T) {
 	for name, c := range map[string]struct {
 		container string
@@ -37,6 +38,22 @@ func TestSidecars(t *testing.T) {
 		switch {
 		case c.want == "" && len(r.Suggestions) > 0, c.want != "" && (len(r.Suggestions) != 1 || r.Suggestions[0].Why[0].Kind != c.want):
 			t.Errorf("%s: the suggestions are %+v, want the evidence %q", name, r.Suggestions, c.want)
+		}
+	}
+}
+
+// The Secrets Store CSI driver's directory does not have the driver's name. The name of its DaemonSet
+// depends on how it was installed.
+func TestSecretsStoreDriver(t *testing.T) {
+	text, err := presets.Read("secrets-store-csi")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"kube-system/csi-secrets-store", "kube-system/aks-secrets-store-csi-driver"} {
+		w := world(t, daemonSet(t, name, registers("csi-secrets-store")))
+		w.Presets, w.CSIDrivers = asPresets(t, string(text)), map[string]bool{"secrets-store.csi.k8s.io": true}
+		if s := suggest.Of(w).Suggestions; len(s) != 1 || s[0].Preset != "secrets-store-csi" || !strings.Contains(s[0].Manifest, strings.TrimPrefix(name, "kube-system/")) {
+			t.Errorf("%s: the suggestions are %+v", name, s)
 		}
 	}
 }
