@@ -78,14 +78,15 @@ func Of(core rest.Interface) Client {
 func (c client) List(ctx context.Context, node string) ([]gate.BoundPod, error) {
 	o := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", node).String()}
 	body, err := c.core.Get().Resource("pods").VersionedParams(&o, scheme.ParameterCodec).Stream(ctx)
-	pods := []gate.BoundPod{}
+	pods, kept := []gate.BoundPod{}, 0
 	if err == nil {
 		defer body.Close()
 		err = c.pods.Each(body, func(o *corev1.Pod) {
 			p := BoundPod(o)
-			if len(p.Tolerations) > maxTolerations {
+			if len(p.Tolerations) > min(maxTolerations, maxAllTolerations-kept) {
 				p.Tolerations, p.ManyTolerations = nil, true
 			}
+			kept += len(p.Tolerations)
 			pods = append(pods, p)
 		})
 	}
@@ -157,6 +158,8 @@ const (
 	maxTolerations = 64
 	maxStarts      = 256
 	maxReason      = 512
+	// maxAllTolerations is the limit for all pods of a node, which is many times what nodes have.
+	maxAllTolerations = 1 << 16
 )
 
 // starts returns the last starts of containers.

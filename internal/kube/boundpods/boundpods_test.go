@@ -192,6 +192,23 @@ func TestLittleIsKeptOfAPod(t *testing.T) {
 	}
 }
 
+// Users can create any number of pods for a node, each with many tolerations. Of all pods together, a
+// limited number is kept.
+func TestFewTolerationsAreKeptOfManyPods(t *testing.T) {
+	o := corev1.Pod{Spec: corev1.PodSpec{Tolerations: make([]corev1.Toleration, maxTolerations)}}
+	list := &corev1.PodList{Items: slices.Repeat([]corev1.Pod{o}, 2*maxAllTolerations/maxTolerations)}
+	kept, unknown := 0, 0
+	for _, p := range listed(t, wiretest.Encode(t, list)) {
+		kept += len(p.Tolerations)
+		if p.ManyTolerations {
+			unknown++
+		}
+	}
+	if kept > maxAllTolerations || kept < maxAllTolerations-maxTolerations || unknown != len(list.Items)-kept/maxTolerations {
+		t.Errorf("%d tolerations are kept, and those of %d pods are unknown", kept, unknown)
+	}
+}
+
 // A webhook that denies an eviction may choose any code. The pod is not gone then, and has
 // not changed.
 func TestEvictionThatIsDenied(t *testing.T) {
