@@ -135,7 +135,7 @@ func (d *decider) evaluate(s *slot, r *Record) bool {
 func (d *decider) input(s *slot, r *Record, trust Trust, reclosed bool) Input {
 	return Input{
 		Facts: d.Facts, Taint: s.gate.taint(reclosed), OtherTaint: s.gate.taint(!reclosed),
-		Lasting: d.lasting, Completed: r.completed(&d.Node), Open: r.State == v1alpha1.StateOpen, Trust: trust, Now: d.now,
+		Lasting: d.lasting, Completed: r.CompletedOn(&d.Node), Open: r.State == v1alpha1.StateOpen, Trust: trust, Now: d.now,
 	}
 }
 

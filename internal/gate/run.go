@@ -122,8 +122,8 @@ func (c *Completions) Add(id string, s Success) {
 
 func unixText(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// completed returns the successes in a record that count in the node's current boot.
-func (r *Record) completed(n *Node) Completions {
+// CompletedOn returns the successes in a record that count in the node's current boot.
+func (r *Record) CompletedOn(n *Node) Completions {
 	if r.Boot != n.BootID {
 		return ""
 	}

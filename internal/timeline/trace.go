@@ -90,7 +90,7 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 		out.Blocked = v.Obstacle().Message()
 	}
 	if g != nil {
-		out.Signals = t.signals(&out, g, v)
+		out.Signals = t.signals(&out, &r, g, v)
 	}
 	return out, true
 }
@@ -104,7 +104,7 @@ func (t *tracer) record(v *gate.Verdict, g *gate.Gate) (gate.Record, bool) {
 	case v.DryRun:
 		return r, false // it changes nothing on the node
 	case err == nil:
-		return r, true
+		return r, v.Before != "" // else it is a former Node's, or another gate takes it over
 	case g == nil, v.Before == "", v.Before != v1alpha1.StateClosed && (g.CloseWhen || !recorded):
 		return r, false // no member, or the record of a gate that does not exist
 	case recorded && !g.CloseWhen:
@@ -171,20 +171,21 @@ func (t *tracer) boundBefore(kept v1alpha1.Taint, at time.Time) bool {
 
 // signals returns the history of the gate's signals. It reads the signals if the decision
 // did not, because it did not depend on them.
-func (t *tracer) signals(out *Gate, g *gate.Gate, v *gate.Verdict) []Signal {
+func (t *tracer) signals(out *Gate, r *gate.Record, g *gate.Gate, v *gate.Verdict) []Signal {
 	readings := v.Readings
 	if readings == nil {
 		in := gate.Input{
 			Facts: t.facts, Taint: g.Taint, OtherTaint: g.Taint, Lasting: t.facts.Lasting(), Open: v.Before == v1alpha1.StateOpen, Now: t.now,
+			Completed: r.CompletedOn(&t.facts.Node),
 		}
 		for _, s := range g.Signals {
 			readings = append(readings, s.Read(in))
 		}
 	}
 	all := make([]Signal, 0, len(readings))
-	for i, r := range readings {
-		s := Signal{Name: g.Signals[i].Name, State: r.State.String(), Message: r.Message(), Held: t.held(out, r)}
-		s.Pod = t.pod(g.Signals[i].Signal, &r)
+	for i, is := range readings {
+		s := Signal{Name: g.Signals[i].Name, State: is.State.String(), Message: is.Message(), Held: t.held(out, is)}
+		s.Pod = t.pod(g.Signals[i].Signal, &is)
 		all = append(all, s)
 	}
 	return all

@@ -45,6 +45,10 @@ type world struct {
 	daemonUnread bool
 	// pods are workload pods.
 	pods []gate.BoundPod
+	// runs means that pods that run once were read. There are none.
+	runs bool
+	// complete means that no other gates exist.
+	complete bool
 	// podsUnread means that all pods of the node were not read.
 	podsUnread bool
 }
@@ -68,6 +72,16 @@ const (
 	closed = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
 	opened = `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T03:01:30Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"}`
 )
+
+// check selects the pods of a check that runs once.
+var check = gate.PodQuery{Namespace: "checks", Selector: "app=check", Runs: true}
+
+// succeeded is what the record contains of a success of the check.
+func succeeded(seconds int) gate.Completions {
+	var all gate.Completions
+	all.Add(gate.NewIncarnation(types.UID(check.Namespace), []string{check.Selector}).String(), gate.Success{Ended: at(seconds), Created: at(seconds - 20)})
+	return all
+}
 
 func workload(name string, bound int, change ...func(*gate.BoundPod)) gate.BoundPod {
 	p := gate.BoundPod{
@@ -217,6 +231,16 @@ func TestTrace(t *testing.T) {
 			records: map[string]string{"a": `{"state":"Closed","reason":"OverrideEnded","since":"2026-03-01T03:04:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd","override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
 		}, `ready 40; a Open overridden: closed Untold, opened 300 Again, s held Pending; opened 300 Again`},
 		{"a deleted gate", world{records: map[string]string{"a": opened, "garbled": "{"}}, `ready 40; a Open unknown: closed 0, opened 90; opened 90`},
+		{"a record of a former Node of the same name", world{
+			gates: []string{byLabel("")}, younger: true, records: map[string]string{"a": strings.Replace(opened, "03:01:30Z", "02:01:30Z", 1)},
+		}, `ready 40; opened NoGate`},
+		{"a gate that takes over the record of a deleted gate", world{
+			gates: []string{other(byLabel(""))}, younger: true, records: map[string]string{"a": other(closed)}, taints: []string{"example.com/b"}, complete: true,
+		}, `ready 40; b Closed: closed Untold, opened Pending, s held Pending; held; opened Pending`},
+		{"a run whose pod was deleted after its success", world{
+			gates: []string{one("completed: {namespace: checks, selector: {matchLabels: {app: check}}}", "")}, runs: true,
+			records: map[string]string{"a": strings.TrimSuffix(opened, "}") + `,"completed":"` + string(succeeded(80)) + `"}`},
+		}, `ready 40; a Open: closed 0, opened 90, s held 80; opened 90`},
 		{"an unreadable record of a closed gate", world{
 			gates: []string{byLabel("")}, records: map[string]string{"a": "{"}, taints: []string{"example.com/a"},
 		}, `ready 40; a Closed: closed Untold, opened Pending, s held Pending; held; opened Pending`},
@@ -294,6 +318,12 @@ func (w *world) trace(t *testing.T) timeline.History {
 	}
 	if w.podsUnread {
 		all = nil
+	}
+	if w.runs {
+		facts.Pods[check] = nil
+	}
+	if w.complete {
+		facts.CompleteSources = map[string]bool{v1alpha1.SourceCRD: true}
 	}
 	facts.Shadow = w.shadow
 	d := gate.Decide(gates, &facts, now)
