@@ -7,6 +7,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -43,7 +44,7 @@ func Of(f *Facts) *Explanation {
 	e := &Explanation{
 		Node: n.Name, Time: f.Now.UTC(), Gates: []Gate{},
 		OptOutLabel:      gate.OptOut(n.Labels, f.Gates.PlainOptOut),
-		IgnoredOverrides: f.Decision.Ignored,
+		IgnoredOverrides: ignoredOverrides(&f.Decision),
 	}
 	if e.OptedOut = e.OptOutLabel != ""; !e.OptedOut {
 		e.IgnoredOptOutLabel = gate.OptOut(n.Labels, true)
@@ -68,6 +69,22 @@ func Of(f *Facts) *Explanation {
 		e.Unread = append(e.Unread, f.ReadErrors[i].Message)
 	}
 	return e
+}
+
+// ignoredOverrides returns the overrides that have no effect, with the cause: those that stay, and
+// those that the controller is about to remove before their end.
+func ignoredOverrides(d *gate.Decision) map[string]string {
+	all := maps.Clone(d.Ignored)
+	for name, why := range d.Withdrawn {
+		switch {
+		case why == "": // it has ended
+		case all == nil:
+			all = map[string]string{name: why}
+		default:
+			all[name] = why
+		}
+	}
+	return all
 }
 
 // closesUnlessPartitioned is the next step of a gate that closes if the node's zone, which could
@@ -168,22 +185,44 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 		e.ClosesBy = closesBy(v, g)
 		e.Group = explainGroup(v)
 	}
-	if v.Blocked != "" {
-		e.Obstacle = &Obstacle{Reason: v.Blocked, Message: v.Obstacle().Message(), Until: v.BlockedUntil.UTC()}
-		if v.Blocked == v1alpha1.ReadingOpenAfter {
-			e.Obstacle.Message += ", or earlier if the controller observed the signals' change earlier than the API shows"
-		}
-	}
+	e.Obstacle = explainObstacle(v)
 	if o := v.Overridden; o != nil && o.State != "" {
 		e.Override = &Override{
 			State: o.State, Until: o.Until.UTC(), Reason: o.Because,
 			Own: cmp.Or(o.Own, StateNone), OwnReason: o.OwnReason, HeldBy: o.HeldBy,
 		}
 	}
-	if e.Next = f.nextStep(v, g, &e); e.Unknown && f.hasUnreadableRecord(v.Gate) {
-		e.State, e.Reason, e.Since = StateNone, "", time.Time{} // the record's content is unknown
-	}
+	e.Next = f.nextStep(v, g, &e)
+	f.omitUnreadable(&e)
 	return e
+}
+
+// omitUnreadable removes what is not known of a gate, because its record on the node cannot be
+// parsed: the time, and, if the gate does not exist, its state.
+func (f *Facts) omitUnreadable(e *Gate) {
+	raw, recorded := f.Node.Node.Records[e.Gate]
+	if _, err := gate.ParseRecord(raw); err == nil || !recorded {
+		return
+	}
+	if e.Since = (time.Time{}); e.Unknown {
+		e.State, e.Reason = StateNone, ""
+	}
+}
+
+// explainObstacle returns the reason why no signal can open the gate, or nil.
+func explainObstacle(v *gate.Verdict) *Obstacle {
+	if v.Blocked == "" {
+		return nil
+	}
+	r := v.Obstacle()
+	o := &Obstacle{Reason: v.Blocked, Message: r.Message(), Until: v.BlockedUntil.UTC()}
+	switch v.Blocked {
+	case v1alpha1.ReadingOpenAfter:
+		o.Message += ", or earlier if the controller observed the signals' change earlier than the API shows"
+	case v1alpha1.ReadingNotObserved:
+		o.Message = r.Subject + " is unknown"
+	}
+	return o
 }
 
 // conditionOf returns the type of the gate's condition, if the node has it.
@@ -192,12 +231,6 @@ func conditionOf(v *gate.Verdict) string {
 		return ""
 	}
 	return v1alpha1.DeadlineConditionPrefix + v.Gate
-}
-
-// hasUnreadableRecord reports whether a gate's record on the node cannot be parsed.
-func (f *Facts) hasUnreadableRecord(name string) bool {
-	_, err := gate.ParseRecord(f.Node.Node.Records[name])
-	return err != nil
 }
 
 func (f *Facts) explainSignals(v *gate.Verdict, g *gate.Gate) []Signal {
@@ -240,8 +273,12 @@ func explainGroup(v *gate.Verdict) *Group {
 
 // closesBy returns the time at which an open gate closes because its signals do not
 // hold. The gate may close earlier, because the controller may have observed the
-// change of the signals earlier than the API shows.
+// change of the signals earlier than the API shows. A gate that waits for budget closes when
+// it gets it.
 func closesBy(v *gate.Verdict, g *gate.Gate) time.Time {
+	if v.Wants == gate.WantBudget {
+		return time.Time{}
+	}
 	due := g.RegressesAt(v)
 	if since := v.GroupWait.Since; !since.IsZero() {
 		if at := since.Add(g.CloseAfter); due.IsZero() || at.Before(due) {
@@ -267,18 +304,30 @@ func (f *Facts) nextStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 	case e.State != v1alpha1.StateClosed:
 		return ""
 	case v.Blocked != "":
+		if f.isGroupUnread(v) {
+			return unreadStep
+		}
 		return f.expand(nextSteps[v.Blocked], e)
 	}
 	waiting := v.Waiting(g.CloseWhen)
 	for i, r := range v.Readings {
 		switch {
 		case r.Unseen() && len(f.ReadErrors) > 0:
-			return "the controller may be able to read what is unknown here: get permission to read it, and retry"
+			return unreadStep
 		case i == waiting:
 			return f.expand(signalStep(g, &r), e)
 		}
 	}
 	return ""
+}
+
+// isGroupUnread reports whether a gate appears to wait for the node's group because that could not be
+// read.
+func (f *Facts) isGroupUnread(v *gate.Verdict) bool {
+	if len(f.ReadErrors) == 0 || v.Group == nil || v.Group.Known {
+		return false
+	}
+	return v.Blocked == v1alpha1.ReadingGroupIncomplete || v.Blocked == v1alpha1.ReadingNotObserved
 }
 
 // signalStep returns what to do about a signal that keeps a gate closed.
@@ -330,6 +379,8 @@ func (f *Facts) orphanedRecordMessage(v *gate.Verdict) string {
 	switch {
 	case err != nil:
 		return fmt.Sprintf("the NodeGate does not exist, and the record cannot be read (%v): the controller removes the record when no taint on the node can belong to it", err)
+	case v.Before == "" && !r.TaintedSince(&f.Node.Node).Before(f.Node.Node.Created): // else it is a former Node's
+		return "the NodeGate does not exist: another gate with the same taint takes over the record"
 	case r.Source == v1alpha1.SourceFiles:
 		return "the gate is declared in a file that only the controller reads (--gates)"
 	default:

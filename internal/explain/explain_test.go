@@ -176,6 +176,7 @@ spec:
 		groups: map[string]gate.Group{
 			"waits":   {Fit: 2, Unfit: []string{"n4"}, UnfitCount: 1, Known: true},
 			"joining": {Fit: 1, Known: true},
+			"sized":   {Known: true},
 			"lacks":   {Unfit: []string{"n2", "n3", "n4"}, UnfitCount: 9, Known: true},
 			"unready": {Fit: 2, Unfit: []string{"n4"}, UnfitCount: 1, Known: true},
 		},

@@ -32,7 +32,7 @@ var (
 		v1alpha1.ReasonGateDeleted:    "the gate no longer exists",
 		v1alpha1.ReasonNotSelected:    "the gate no longer selects the node",
 		v1alpha1.ReasonNotIdle:        "it closed because the node was idle, but the second check found pods",
-		v1alpha1.ReasonOptedOut:       `the node has the label node-restriction.kubernetes.io/nodegate-opt-out: "true"`,
+		v1alpha1.ReasonOptedOut:       "a label excludes the node from all gates",
 		v1alpha1.ReasonAdopted:        "the signals held when the node became a member",
 		v1alpha1.ReasonOverridden:     "a manual override keeps it open",
 		v1alpha1.ReasonOverrideEnded:  "a manual override that kept it closed ended",
@@ -98,6 +98,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 }
 
 const (
+	unreadStep       = "the controller may be able to read what is unknown here: get permission to read it, and retry"
 	missingStep      = "find out why the node does not have what the message names, or not with the required value: check the program that sets it"
 	tooBrieflyStep   = "wait: this resolves itself after forSeconds or minReadySeconds"
 	unknownStep      = "the status of the condition is Unknown, which neither opens nor closes a gate: check the program that sets it"

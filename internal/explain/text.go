@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,9 +102,9 @@ func (e *Gate) taintText() string {
 func (e *Gate) stateText(now time.Time) string {
 	state := map[string]string{v1alpha1.StateClosed: "closed", v1alpha1.StateOpen: "open", StateNone: "not a member"}
 	becomes := map[string]string{v1alpha1.StateClosed: "about to close", v1alpha1.StateOpen: "about to open", StateNone: "about to release the node"}
-	because := closedBecause
-	if e.State == v1alpha1.StateOpen && e.Becomes == "" || e.State == v1alpha1.StateClosed && e.Becomes != "" || e.Becomes == v1alpha1.StateOpen {
-		because = openedBecause
+	because := openedBecause
+	if cmp.Or(e.Becomes, e.State) == v1alpha1.StateClosed {
+		because = closedBecause
 	}
 	text := state[e.State]
 	switch {
@@ -116,8 +117,11 @@ func (e *Gate) stateText(now time.Time) string {
 	default:
 		text += printer.Elapsed(" for ", e.Since, now)
 	}
-	if e.Reason != "" && because[e.Reason] != "" {
-		text += fmt.Sprintf(", because %s (%s)", because[e.Reason], e.Reason)
+	if because[e.Reason] != "" {
+		text += ", because " + because[e.Reason]
+	}
+	if e.Reason != "" {
+		text += fmt.Sprintf(" (%s)", e.Reason)
 	}
 	return text
 }

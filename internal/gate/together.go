@@ -147,6 +147,8 @@ type GroupState struct {
 	// Unfit and UnfitCount are those of Group.
 	Unfit      []string
 	UnfitCount int
+	// Known is that of Group.
+	Known bool
 	// lacks is the reason why the group does not open the gate, or "". key is the key of
 	// the label that is missing.
 	lacks v1alpha1.ReadingReason
@@ -176,7 +178,10 @@ func (s *GroupState) String() string {
 	if s.UnfitCount > 0 {
 		text += "; not fit: " + FirstNames(s.Unfit, s.UnfitCount)
 	}
-	if s.Needed > s.Nodes {
+	switch {
+	case !s.Known:
+		text += "; not all of its nodes are known"
+	case s.Needed > s.Nodes:
 		text += fmt.Sprintf("; nodes that have not joined the group: %d", s.Needed-s.Nodes)
 	}
 	return text
@@ -188,7 +193,7 @@ func (d *decider) group(g *Gate, fit bool) *GroupState {
 	size := max(others.Size, t.DeclaredSize(d.Node.Labels))
 	s := &GroupState{
 		Name: t.Name(d.Node.Labels), Fit: others.Fit, Needed: t.Needed(size), Nodes: others.Fit + others.UnfitCount + 1,
-		Unfit: others.Unfit, UnfitCount: others.UnfitCount,
+		Unfit: others.Unfit, UnfitCount: others.UnfitCount, Known: others.Known,
 	}
 	if fit {
 		s.Fit++
@@ -196,10 +201,10 @@ func (d *decider) group(g *Gate, fit bool) *GroupState {
 	switch {
 	case s.Name == "":
 		s.lacks, s.key = v1alpha1.ReadingGroupUnknown, t.LabelKey
+	case t.SizeLabelKey != "" && !others.Known: // a node that has not been decided may declare a size, or a larger one
+		s.lacks, s.key = v1alpha1.ReadingNotObserved, "the size of group "+s.Name
 	case s.Needed == 0:
 		s.lacks, s.key = v1alpha1.ReadingGroupSizeUnknown, t.SizeLabelKey
-	case t.SizeLabelKey != "" && !others.Known: // a node that has not been decided may declare a larger size
-		s.lacks, s.key = v1alpha1.ReadingNotObserved, "the size of group "+s.Name
 	case s.Fit < s.Needed:
 		s.lacks = v1alpha1.ReadingGroupIncomplete
 	}

@@ -143,10 +143,11 @@ func TestGroupSize(t *testing.T) {
 // The obstacle of a waiting node names the nodes that it waits for.
 func TestGroupMessage(t *testing.T) {
 	for want, group := range map[string]Group{
-		"the node's group is incomplete: group r1 has 1 fit node and needs 4; nodes that have not joined the group: 3 (openTogether.atLeast)":                  {},
-		"the node's group is incomplete: group r1 has 3 fit nodes and needs 4; not fit: n4 (openTogether.atLeast)":                                             {Fit: 2, Unfit: []string{"n4"}, UnfitCount: 1},
-		"the node's group is incomplete: group r1 has 1 fit node and needs 4; not fit: n2, n3; nodes that have not joined the group: 1 (openTogether.atLeast)": {Unfit: []string{"n2", "n3"}, UnfitCount: 2},
-		"the node's group is incomplete: group r1 has 2 fit nodes and needs 4; not fit: n2, n3, n4 and 9 more (openTogether.atLeast)":                          {Fit: 1, Unfit: []string{"n2", "n3", "n4"}, UnfitCount: 12},
+		"the node's group is incomplete: group r1 has 1 fit node and needs 4; nodes that have not joined the group: 3 (openTogether.atLeast)":                  {Known: true},
+		"the node's group is incomplete: group r1 has 3 fit nodes and needs 4; not fit: n4 (openTogether.atLeast)":                                             {Fit: 2, Unfit: []string{"n4"}, UnfitCount: 1, Known: true},
+		"the node's group is incomplete: group r1 has 1 fit node and needs 4; not fit: n2, n3; nodes that have not joined the group: 1 (openTogether.atLeast)": {Unfit: []string{"n2", "n3"}, UnfitCount: 2, Known: true},
+		"the node's group is incomplete: group r1 has 2 fit nodes and needs 4; not fit: n2, n3, n4 and 9 more (openTogether.atLeast)":                          {Fit: 1, Unfit: []string{"n2", "n3", "n4"}, UnfitCount: 12, Known: true},
+		"the node's group is incomplete: group r1 has 2 fit nodes and needs 4; not fit: n4; not all of its nodes are known (openTogether.atLeast)":             {Fit: 1, Unfit: []string{"n4"}, UnfitCount: 1},
 	} {
 		s := rack(aGate("g", inGroups(intstr.FromInt32(4))))
 		s.facts.Groups = map[string]Group{"g": group}
