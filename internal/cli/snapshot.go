@@ -54,9 +54,19 @@ func takeSnapshot(ctx context.Context, reader *read.Reader, arg string) (*snapsh
 	}
 	s := &snapshot{gates: gateset.Reported(declared), now: time.Now()}
 	s.facts, s.gaps = reader.Snapshot(ctx, node, func(sets *gate.DaemonSets) gate.Needs { return s.gates.NeedsOn(node, sets) })
+	s.facts.CompleteSources = completeSources(s.gates, installed)
 	s.readGroups(ctx, reader)
 	s.decide(ctx, reader)
 	return s, nil
+}
+
+// completeSources returns the sources of gates that were read completely. If the API server does not
+// serve NodeGates, some may exist that cannot be read.
+func completeSources(gates *gateset.Set, installed bool) map[string]bool {
+	if !installed {
+		return nil
+	}
+	return gates.Sources
 }
 
 // readGroups reads the other nodes of the node's groups, which decisions about gates that

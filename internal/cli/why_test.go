@@ -102,3 +102,31 @@ status: {conditions: [{type: Ready, status: Unknown, lastTransitionTime: '2026-0
 		}
 	}
 }
+
+// A gate with the taint of a deleted gate takes over its record: the node stays held. Without such a
+// gate, the node is released.
+func TestWhyDeletedGate(t *testing.T) {
+	renamed := strings.Replace(heldNode, "gate.nodegate.dev/agent", "gate.nodegate.dev/former", 1)
+	for name, c := range map[string]struct {
+		gates string
+		want  []string
+	}{
+		"renamed": {
+			list("nodegate.dev/v1alpha1", "NodeGateList", strings.Replace(agentGate, "2026-03-01T00", "2026-03-02T00", 1)),
+			[]string{"held by 1 of 2 gates", "\nagent: closed for ", "\nformer: not a member", "takes over the record"},
+		},
+		"deleted": {
+			list("nodegate.dev/v1alpha1", "NodeGateList"),
+			[]string{"held by 1 of 1 gates", "about to release the node, because the gate no longer exists (GateDeleted)", "the controller removes its taint and record"},
+		},
+	} {
+		objects := smallCluster()
+		objects[nodesPath+"/n1"], objects[gatesPath] = renamed, c.gates
+		code, out, err := newAPIServer(t, objects).run(t, "why", "n1")
+		for _, want := range c.want {
+			if code != exitNo || !strings.Contains(out, want) {
+				t.Errorf("%s: exit status %d, want %d, and %q:\n%s%s", name, code, exitNo, want, out, err)
+			}
+		}
+	}
+}

@@ -81,7 +81,7 @@ func (w workload) explain(ctx context.Context, reader *read.Reader) (*pending.Ex
 		return nil, err
 	}
 	f.Gates = gateset.Reported(declared)
-	if err := readFleet(ctx, reader, f); err != nil {
+	if err := readFleet(ctx, reader, f, completeSources(f.Gates, installed)); err != nil {
 		return nil, err
 	}
 	recorded := func(n pending.Node) bool { return len(n.Facts.Node.Records) > 0 }
@@ -91,8 +91,9 @@ func (w workload) explain(ctx context.Context, reader *read.Reader) (*pending.Ex
 	return pending.Of(f), nil
 }
 
-// readFleet reads the nodes, what their pods request, and how long gates usually took.
-func readFleet(ctx context.Context, reader *read.Reader, f *pending.Facts) error {
+// readFleet reads the nodes, what their pods request, and how long gates usually took. complete
+// contains the sources of gates that were read completely.
+func readFleet(ctx context.Context, reader *read.Reader, f *pending.Facts, complete map[string]bool) error {
 	var nodes []corev1.Node
 	var facts []gate.Facts
 	var gaps []read.Error
@@ -110,6 +111,9 @@ func readFleet(ctx context.Context, reader *read.Reader, f *pending.Facts) error
 	)
 	if err := errors.Join(nodesErr, factsErr); err != nil {
 		return describeRequestError(err)
+	}
+	for i := range facts {
+		facts[i].CompleteSources = complete
 	}
 	if podsErr != nil {
 		gaps = append(gaps, read.Error{Err: podsErr})

@@ -136,3 +136,14 @@ func TestWhyDeploymentWithRuntimeClass(t *testing.T) {
 		})
 	}
 }
+
+// A gate with the taint of a deleted gate takes over its record, and keeps the pod off the node.
+func TestWhyPodRenamedGate(t *testing.T) {
+	objects := smallCluster()
+	objects[nodesPath] = list("v1", "NodeList", strings.Replace(heldNode, "gate.nodegate.dev/agent", "gate.nodegate.dev/former", 1)+"status: {allocatable: {pods: 110}}")
+	objects["/api/v1/namespaces/web/pods/p"] = "apiVersion: v1\nkind: Pod\nmetadata: {namespace: web, name: p, uid: p}\nspec: {containers: [{name: a}]}\n"
+	code, out, err := newAPIServer(t, objects).run(t, "why", "pod/web/p")
+	if code != exitNo || !strings.Contains(out, "\nagent: closed on 1 node;") || strings.Contains(out, "former") {
+		t.Errorf("exit status %d:\n%s%s", code, out, err)
+	}
+}

@@ -151,15 +151,15 @@ func (c *count) add(filter *filter, n *candidate) {
 func (f *Facts) holding(n *Node, taints []corev1.Taint) (gates []explain.Gate, others []corev1.Taint) {
 	decision := f.Gates.Decide(&n.Facts, f.Now)
 	all := explain.Of(&explain.Facts{Gates: f.Gates, Node: n.Facts, Decision: decision, Now: f.Now}).Gates
-	for i := range taints {
-		found := false
-		for j := range all {
-			if !all[j].DryRun && all[j].State == v1alpha1.StateClosed && n.has(&all[j], &taints[i]) {
-				gates, found = append(gates, all[j]), true
-			}
+	others = taints
+	for i := range all {
+		g := &all[i]
+		if g.DryRun || g.State != v1alpha1.StateClosed && g.Becomes != v1alpha1.StateClosed {
+			continue
 		}
-		if !found {
-			others = append(others, taints[i])
+		own := func(t corev1.Taint) bool { return n.has(g, &t) }
+		if slices.ContainsFunc(taints, own) {
+			gates, others = append(gates, *g), slices.DeleteFunc(slices.Clone(others), own)
 		}
 	}
 	return gates, others
