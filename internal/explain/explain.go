@@ -185,7 +185,7 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 		e.ClosesBy = closesBy(v, g)
 		e.Group = explainGroup(v)
 	}
-	e.Obstacle = explainObstacle(v)
+	e.Obstacle, e.NotReady = explainObstacle(v), f.notReady(&e)
 	if o := v.Overridden; o != nil && o.State != "" {
 		e.Override = &Override{
 			State: o.State, Until: o.Until.UTC(), Reason: o.Because,
@@ -207,22 +207,6 @@ func (f *Facts) omitUnreadable(e *Gate) {
 	if e.Since = (time.Time{}); e.Unknown {
 		e.State, e.Reason = StateNone, ""
 	}
-}
-
-// explainObstacle returns the reason why no signal can open the gate, or nil.
-func explainObstacle(v *gate.Verdict) *Obstacle {
-	if v.Blocked == "" {
-		return nil
-	}
-	r := v.Obstacle()
-	o := &Obstacle{Reason: v.Blocked, Message: r.Message(), Until: v.BlockedUntil.UTC()}
-	switch v.Blocked {
-	case v1alpha1.ReadingOpenAfter:
-		o.Message += ", or earlier if the controller observed the signals' change earlier than the API shows"
-	case v1alpha1.ReadingNotObserved:
-		o.Message = r.Subject + " is unknown"
-	}
-	return o
 }
 
 // conditionOf returns the type of the gate's condition, if the node has it.
@@ -294,7 +278,7 @@ func (f *Facts) nextStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 	case g == nil:
 		return f.orphanedRecordMessage(v)
 	case e.Becomes != "":
-		return "the controller does this immediately; if the state does not change, check whether the controller is running"
+		return becomesStep(e)
 	case v.Wants != "" && v.Wants != gate.WantCondition: // which does not keep the gate closed
 		return wantMessages[v.Wants]
 	case !v.Leaves.IsZero():
@@ -319,15 +303,6 @@ func (f *Facts) nextStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 		}
 	}
 	return ""
-}
-
-// isGroupUnread reports whether a gate appears to wait for the node's group because that could not be
-// read.
-func (f *Facts) isGroupUnread(v *gate.Verdict) bool {
-	if len(f.ReadErrors) == 0 || v.Group == nil || v.Group.Known {
-		return false
-	}
-	return v.Blocked == v1alpha1.ReadingGroupIncomplete || v.Blocked == v1alpha1.ReadingNotObserved
 }
 
 // signalStep returns what to do about a signal that keeps a gate closed.

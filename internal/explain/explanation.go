@@ -100,6 +100,9 @@ type Gate struct {
 	Contended bool `json:"contended,omitempty"`
 	// NotInForce is the reason why the gate is not in force. Empty if it is in force.
 	NotInForce string `json:"notInForce,omitempty"`
+	// NotReady is the message and reason of the gate's condition Ready if it is False. Empty if
+	// the gate is neither closed on the node nor about to change.
+	NotReady string `json:"notReady,omitempty"`
 	// Next is what happens next or what to do.
 	Next string `json:"next,omitempty"`
 }

@@ -87,6 +87,7 @@ func (e *Gate) write(b *strings.Builder, m printer.Marks, now time.Time) {
 		row("contended", "another writer repeatedly reverts the taint: see the gate's condition Contended for the writer")
 	}
 	row("not in force", e.NotInForce)
+	row("not ready", e.NotReady)
 	row("next", e.Next)
 	rows.Flush()
 }

@@ -3,6 +3,7 @@
 package explain_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -130,5 +131,32 @@ func TestWithdrawnOverride(t *testing.T) {
 	})
 	if e, _, text := explained(f); !strings.Contains(text, "more than 7 days ahead") || e.IgnoredOverrides["agent"] == "" {
 		t.Errorf("the output does not say why the override has no effect:\n%s", text)
+	}
+}
+
+// What keeps the controller from acting on a gate is part of the explanation, even if the signals
+// could be read here. A condition about a former spec says nothing.
+func TestGateThatIsNotReady(t *testing.T) {
+	const status = "\nstatus: {conditions: [{type: Ready, status: 'False', reason: FeedsNotSynced, message: 'cannot observe checks: forbidden', observedGeneration: %d}]}"
+	for _, c := range []struct {
+		name, spec string
+		generation int
+		labels     map[string]string
+		want       bool
+	}{
+		{"about to open", "", 0, map[string]string{"fit": ""}, true},
+		{"closed", "", 0, nil, true},
+		{"in dry run", "mode: DryRun", 0, nil, false},
+		{"edited since", "", 7, map[string]string{"fit": ""}, false},
+	} {
+		f := factsOf(t, clitest.ByLabel("agent", c.spec)+fmt.Sprintf(status, c.generation), &gate.Node{Labels: c.labels, Records: map[string]string{"agent": clitest.Birth}})
+		if c.spec != "" {
+			f.Node.Node.Records, f.Node.Node.Taints = nil, nil
+		}
+		_, g, text := explained(f)
+		shown := strings.Contains(text, "cannot observe checks: forbidden (FeedsNotSynced)")
+		if hinted := strings.Contains(g.Next, "condition Ready"); shown != c.want || hinted != (c.want && g.Becomes != "") {
+			t.Errorf("%s: the condition is shown: %t, want %t, and the next step is %q:\n%s", c.name, shown, c.want, g.Next, text)
+		}
 	}
 }
