@@ -62,10 +62,14 @@ func judge(lease *coordinationv1.Lease, now time.Time) status.Controller {
 	}
 	holder, age := gate.Printable(c.Holder), duration.HumanDuration(max(now.Sub(c.Renewed), 0))
 	switch {
+	case c.Holder == "" && c.Renewed.IsZero():
+		c.Running, c.Message = status.No, "no controller is running: its lease has never had a holder"
+	case c.Renewed.IsZero():
+		c.Running, c.Message = status.No, fmt.Sprintf("no controller is running: %s has never renewed its lease", holder)
 	case c.Holder == "":
 		c.Running, c.Message = status.No, fmt.Sprintf("no controller is running: the last one released its lease %s ago", age)
 	case !release.Held(lease, now):
-		c.Running, c.Message = status.No, fmt.Sprintf("no controller is running: %s last renewed its lease %s ago, by the clock of this machine", holder, age)
+		c.Running, c.Message = status.No, fmt.Sprintf("no controller is running: %s last renewed its lease %s ago, by the API server's clock", holder, age)
 	default:
 		c.Running, c.Message = status.Yes, fmt.Sprintf("the controller is running: %s renewed its lease %s ago", holder, age)
 	}

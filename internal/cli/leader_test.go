@@ -36,7 +36,8 @@ func TestLeader(t *testing.T) {
 		"gone":                   {lease(ptr.To("a"), 31*time.Second), status.No, "no controller is running: a last renewed"},
 		"released":               {lease(ptr.To(""), time.Second), status.No, "released its lease 1s ago"},
 		"without holder":         {lease(nil, time.Hour), status.No, "released its lease"},
-		"never renewed":          {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a")}}, status.No, "no controller is running"},
+		"never renewed":          {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a")}}, status.No, "no controller is running: a has never renewed its lease"},
+		"never held":             {&coordinationv1.Lease{}, status.No, "no controller is running: its lease has never had a holder"},
 	} {
 		if got := judge(c.lease, clitest.Now); got.Running != c.running || !strings.Contains(got.Message, c.want) {
 			t.Errorf("%s: %+v", name, got)

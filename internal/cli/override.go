@@ -187,7 +187,7 @@ func (s *overrider) read(ctx context.Context, namespace string, args []string) (
 	case gatesErr != nil:
 		return nil, gatesErr
 	}
-	s.gates, s.leader = gateset.Reported(declared).WithoutSignals(), leader.controller(declared, time.Now())
+	s.gates, s.leader = gateset.Reported(declared).WithoutSignals(), leader.controller(declared, s.reader.Now())
 	s.leaseForbidden = apierrors.IsForbidden(leader.err)
 	if s.gates.Declared[s.gate] != nil {
 		return nodes, nil
@@ -260,7 +260,7 @@ const maxAttempts = 5
 func (s *overrider) change(ctx context.Context, node *corev1.Node) (OverriddenNode, error) {
 	uid := node.UID
 	for attempt := 1; ; attempt++ {
-		n, apply, err := s.plan(node)
+		n, apply, err := s.plan(node, s.reader.Now())
 		if err != nil {
 			return n, fmt.Errorf("node %s: %w", node.Name, err)
 		}

@@ -133,7 +133,7 @@ func TestForesee(t *testing.T) {
 				f.duration = overrideDuration(time.Hour)
 			}
 			s := &overrider{overrideFlags: f, gates: gateset.Reported(clitest.Declare(t, c.gates...)).WithoutSignals(), leader: c.leader}
-			n, _, err := s.plan(c.node)
+			n, _, err := s.plan(c.node, time.Now())
 			if c.rejected != "" || err != nil {
 				if err == nil || c.rejected == "" || !strings.Contains(err.Error(), c.rejected) {
 					t.Errorf("error %v, want %q", err, c.rejected)

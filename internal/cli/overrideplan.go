@@ -68,8 +68,8 @@ func (r *OverrideResult) text(format string) string {
 
 // plan determines the change to a node that was read, and its effect. The function
 // that it returns makes the change.
-func (s *overrider) plan(node *corev1.Node) (OverriddenNode, func(context.Context) error, error) {
-	s.now = time.Now()
+func (s *overrider) plan(node *corev1.Node, now time.Time) (OverriddenNode, func(context.Context) error, error) {
+	s.now = now
 	switch {
 	case s.state == "":
 		n, change := s.planReset(node)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -116,7 +115,7 @@ func (p *previewFlags) change(args []string, stdin io.Reader) (preview.Change, e
 
 // predict reads what a change depends on, and predicts its effect.
 func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*preview.Preview, error) {
-	w := &preview.World{Now: time.Now()}
+	w := &preview.World{}
 	var unread []string
 	gap := func(err error) { unread = append(unread, printer.OneLine(err)) }
 	declared, installed, err := declaredGates(ctx, reader)
@@ -128,7 +127,7 @@ func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*previ
 	case !installed:
 		gap(errNotInstalled)
 	}
-	w.Declared = declared
+	w.Declared, w.Now = declared, reader.Now()
 	if err := checkGateNames(c.Delete, namesOf(declared)); err != nil {
 		return nil, err
 	}

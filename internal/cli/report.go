@@ -101,7 +101,7 @@ func (r *reportFlags) read(ctx context.Context, reader *read.Reader) (*report.Re
 	case !installed:
 		return nil, errNotInstalled
 	}
-	f := &report.Facts{Cluster: r.clusterName(), Time: time.Now(), Gates: gateset.Reported(declared), Within: r.within}
+	f := &report.Facts{Cluster: r.clusterName(), Time: reader.Now(), Gates: gateset.Reported(declared), Within: r.within}
 	var pods map[string]*gate.PodList
 	var podsErr error
 	var reading sync.WaitGroup

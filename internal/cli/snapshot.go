@@ -52,7 +52,7 @@ func takeSnapshot(ctx context.Context, reader *read.Reader, arg string) (*snapsh
 	case !installed && !isRecorded(node):
 		return nil, fmt.Errorf("%w, and the node has no gate record", errNotInstalled)
 	}
-	s := &snapshot{gates: gateset.Reported(declared), now: time.Now()}
+	s := &snapshot{gates: gateset.Reported(declared), now: reader.Now()}
 	s.facts, s.gaps = reader.Snapshot(ctx, node, func(sets *gate.DaemonSets) gate.Needs { return s.gates.NeedsOn(node, sets) })
 	s.facts.CompleteSources = completeSources(s.gates, installed)
 	s.readGroups(ctx, reader)

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -79,7 +78,7 @@ func readStatus(ctx context.Context, reader *read.Reader, namespace string, name
 		func() { f.Nodes, nodesErr = reader.NodeMetadata(ctx, read.NodeSelection{}) },
 		func() { leader = readLeadership(ctx, reader, namespace) },
 	)
-	f.Now = time.Now()
+	f.Now = reader.Now()
 	f.Controller = leader.controller(declared, f.Now)
 	if gatesErr != nil {
 		return nil, gatesErr

@@ -114,7 +114,7 @@ func (s *suggestFlags) suggestions(ctx context.Context, reader *read.Reader, nam
 
 // world reads what suggestions depend on, except for what the previews need.
 func (s *suggestFlags) world(ctx context.Context, reader *read.Reader) (*suggest.World, error) {
-	w := &suggest.World{Now: time.Now()}
+	w := &suggest.World{}
 	gap := func(g suggest.Gap, err error) {
 		if err != nil {
 			g.Error = printer.OneLine(err)
@@ -134,6 +134,7 @@ func (s *suggestFlags) world(ctx context.Context, reader *read.Reader) (*suggest
 		func() { w.Nodes, nodesErr = reader.NodeMetadata(ctx, read.NodeSelection{}) },
 		func() { w.TolerationsPolicy, policyErr = reader.HasMutatingPolicy(ctx, admission.TolerationsPolicy) },
 	)
+	w.Now = reader.Now()
 	switch {
 	case err != nil:
 		return nil, err

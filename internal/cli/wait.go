@@ -156,7 +156,7 @@ func (w *waiter) wait(ctx context.Context, c *connection, reader *read.Reader, n
 		if err != nil {
 			return describeRequestError(err)
 		}
-		w.tracker.Start(byName(nodes), time.Now())
+		w.tracker.Start(byName(nodes), reader.Now())
 		return w.checkGate()
 	}
 	config, err := c.config()
@@ -181,9 +181,9 @@ func (w *waiter) follow(ctx, bounded context.Context, reader *read.Reader, selec
 	onChange := func(nodes map[string]*gate.Node, name string) bool {
 		first := name == ""
 		if first {
-			w.tracker.Start(nodes, time.Now())
+			w.tracker.Start(nodes, reader.Now())
 		} else {
-			w.tracker.Update(name, nodes[name], time.Now())
+			w.tracker.Update(name, nodes[name], reader.Now())
 		}
 		if met := w.tracker.Met(); met || first {
 			if wrong = w.checkGate(); met || wrong != nil {

@@ -66,7 +66,7 @@ func (w workload) explain(ctx context.Context, reader *read.Reader) (*pending.Ex
 	if err != nil {
 		return nil, err
 	}
-	f := &pending.Facts{Object: w.String(), Pod: pod, Now: time.Now()}
+	f := &pending.Facts{Object: w.String(), Pod: pod, Now: reader.Now()}
 	if w.kind != "pod" { // the API server has not added it yet
 		var unread error
 		if f.Rejected, unread = reader.AddRuntimeClass(ctx, pod); unread != nil {

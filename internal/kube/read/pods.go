@@ -132,7 +132,7 @@ func addMissing(to *corev1.ResourceList, from corev1.ResourceList) {
 
 // AllPods returns all pods of a node (see gate.WantPods).
 func (r *Reader) AllPods(ctx context.Context, node string) (*gate.PodList, error) {
-	at := time.Now()
+	at := r.Now()
 	pods, err := boundpods.Of(r.core.CoreV1().RESTClient()).List(ctx, node)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (r *Reader) AllPods(ctx context.Context, node string) (*gate.PodList, error
 // EveryPod returns all pods of all nodes, by node (see gate.WantPods). Nodes without pods
 // have no entry.
 func (r *Reader) EveryPod(ctx context.Context) (map[string]*gate.PodList, error) {
-	at := time.Now()
+	at := r.Now()
 	all := make(map[string]*gate.PodList)
 	err := r.EachWorkload(ctx, func(o *corev1.Pod) { AddPod(all, at, o) })
 	if err != nil {

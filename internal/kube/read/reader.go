@@ -8,6 +8,7 @@ package read
 import (
 	"context"
 	"fmt"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -40,10 +41,14 @@ type Reader struct {
 	others    dynamic.Interface
 	// objects reads the objects that gates' object signals need.
 	objects clients.ObjectClients
+	clock   *clock
 }
 
 // NewReader returns a Reader for an API server.
 func NewReader(config *rest.Config) (*Reader, error) {
+	var server clock
+	config = rest.CopyConfig(config)
+	config.Wrap(server.observe)
 	core, err := kubernetes.NewForConfig(restconfig.Core(config))
 	if err != nil {
 		return nil, fmt.Errorf("creating a client for core kinds: %w", err)
@@ -73,8 +78,12 @@ func NewReader(config *rest.Config) (*Reader, error) {
 		return nil, fmt.Errorf("creating a client for all pods: %w", err)
 	}
 	workloads := podReader{client: bulk.RESTClient(), decoder: wire.NewDecoder(scheme.Codecs, wire.Options{Workloads: true}), page: podPageSize}
-	return &Reader{core: core, thin: thin, workloads: workloads, gates: gates, names: names, others: others, objects: objects}, nil
+	return &Reader{core: core, thin: thin, workloads: workloads, gates: gates, names: names, others: others, objects: objects, clock: &server}, nil
 }
+
+// Now returns the present time by the API server's clock, if there was a response, and otherwise by
+// the clock of this machine, which may be wrong.
+func (r *Reader) Now() time.Time { return r.clock.now() }
 
 // Gates returns all NodeGates, including those that cannot be read (see their ReadError).
 // The error is NotFound if the API server does not serve NodeGates.
