@@ -205,7 +205,7 @@ func (f *Facts) omitUnreadable(e *Gate) {
 		return
 	}
 	if e.Since = (time.Time{}); e.Unknown {
-		e.State, e.Reason = StateNone, ""
+		e.State, e.Becomes, e.Reason = StateNone, "", ""
 	}
 }
 
@@ -258,9 +258,9 @@ func explainGroup(v *gate.Verdict) *Group {
 // closesBy returns the time at which an open gate closes because its signals do not
 // hold. The gate may close earlier, because the controller may have observed the
 // change of the signals earlier than the API shows. A gate that waits for budget closes when
-// it gets it.
+// it gets it, and an override keeps the gate's state until it ends.
 func closesBy(v *gate.Verdict, g *gate.Gate) time.Time {
-	if v.Wants == gate.WantBudget {
+	if v.Wants == gate.WantBudget || v.Overridden != nil {
 		return time.Time{}
 	}
 	due := g.RegressesAt(v)
@@ -279,6 +279,8 @@ func (f *Facts) nextStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 		return f.orphanedRecordMessage(v)
 	case e.Becomes != "":
 		return becomesStep(e)
+	case e.Override != nil && !e.Override.Until.IsZero(): // else the gate keeps its state
+		return f.overriddenStep(e)
 	case v.Wants != "" && v.Wants != gate.WantCondition: // which does not keep the gate closed
 		return wantMessages[v.Wants]
 	case !v.Leaves.IsZero():
@@ -287,12 +289,24 @@ func (f *Facts) nextStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 		return gate.NonMemberMessage(v.NonMember)
 	case e.State != v1alpha1.StateClosed:
 		return ""
+	case f.isGroupUnread(v):
+		return unreadStep
 	case v.Blocked != "":
-		if f.isGroupUnread(v) {
-			return unreadStep
-		}
 		return f.expand(nextSteps[v.Blocked], e)
 	}
+	return f.awaitedStep(v, g, e)
+}
+
+// overriddenStep returns what to do about an override, which determines the gate's state alone.
+func (f *Facts) overriddenStep(e *Gate) string {
+	if e.State != v1alpha1.StateClosed {
+		return ""
+	}
+	return f.expand(nextSteps[v1alpha1.ReadingOverridden], e)
+}
+
+// awaitedStep returns what to do about the first signal that a closed gate waits for.
+func (f *Facts) awaitedStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 	waiting := v.Waiting(g.CloseWhen)
 	for i, r := range v.Readings {
 		switch {

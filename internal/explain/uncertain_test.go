@@ -160,3 +160,61 @@ func TestGateThatIsNotReady(t *testing.T) {
 		}
 	}
 }
+
+// While an override is in effect, neither the budget nor a lost signal determines what happens next.
+func TestOverrideComesFirst(t *testing.T) {
+	const regresses = `
+metadata: {name: agent}
+spec:
+  taint: {key: example.com/a, effect: NoSchedule}
+  %s
+  openWhen: [{name: network, condition: {type: NetworkFit, status: "True"}}]`
+	for name, c := range map[string]struct {
+		spec, state, record string
+		lost                time.Duration
+	}{
+		"closed, and the signal is lost":    {"reclosePolicy: OnRegression", v1alpha1.StateClosed, clitest.Opened, 10 * time.Minute},
+		"closed, and the signal gets lost":  {"reclosePolicy: OnRegression", v1alpha1.StateClosed, clitest.Opened, time.Second},
+		"closed, and the node is no member": {"existingNodes: Ignore", v1alpha1.StateClosed, "", time.Second},
+		"open, and the signal is lost":      {"reclosePolicy: OnRegression", v1alpha1.StateOpen, clitest.Opened, 10 * time.Minute},
+		"open, and the signal gets lost":    {"reclosePolicy: OnRegression", v1alpha1.StateOpen, clitest.Opened, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := gate.Override{State: c.state, Until: clitest.Now.Add(time.Hour), Reason: "ticket 7", UID: "uid"}
+			n := &gate.Node{
+				Overrides:  map[string]string{"agent": o.String()},
+				Conditions: []gate.Condition{{Type: "NetworkFit", Status: corev1.ConditionFalse, Transition: clitest.Now.Add(-c.lost)}},
+			}
+			if c.record != "" {
+				n.Records = map[string]string{"agent": c.record}
+			}
+			if c.state == v1alpha1.StateClosed {
+				n.Records = map[string]string{"agent": `{"state":"Open","since":"2026-03-01T02:10:00Z","reason":"SignalsHold","boot":"b","taint":"example.com/a:NoSchedule","reclosed":true,"source":"crd","override":"Closed","overrideSince":"2026-03-01T02:50:00Z"}`}
+				if c.record == "" {
+					n.Records["agent"] = strings.Replace(n.Records["agent"], "SignalsHold", "Overridden", 1)
+				}
+			}
+			f := factsOf(t, fmt.Sprintf(regresses, c.spec), n)
+			if c.state == v1alpha1.StateOpen {
+				f.Node.Node.Taints = nil
+			}
+			_, g, text := explained(f)
+			if g.State != c.state || g.Becomes != "" {
+				t.Fatalf("the gate is %s, and becomes %q:\n%s", g.State, g.Becomes, text)
+			}
+			if !g.ClosesBy.IsZero() || strings.HasPrefix(g.Next, "wait: the override ends") != (c.state == v1alpha1.StateClosed) || strings.Contains(g.Next, "stays open") {
+				t.Errorf("closes by %s, and the next step is %q:\n%s", g.ClosesBy, g.Next, text)
+			}
+		})
+	}
+}
+
+// The record of a deleted gate that cannot be read has no state, and no change of it.
+func TestUnreadableRecordOfADeletedGate(t *testing.T) {
+	f := factsOf(t, clitest.ByLabel("other", "nodeSelector: {matchLabels: {no: such}}"), &gate.Node{Records: map[string]string{"agent": "{"}})
+	f.Node.Node.Taints = nil
+	f.Node.CompleteSources = f.Gates.Sources
+	if _, g, text := explained(f); g.State != explain.StateNone || g.Becomes != "" || !strings.Contains(text, "agent: not a member\n") {
+		t.Errorf("%s, becomes %q:\n%s", g.State, g.Becomes, text)
+	}
+}
