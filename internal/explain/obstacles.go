@@ -12,9 +12,10 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// explainObstacle returns the reason why no signal can open the gate, or nil.
+// explainObstacle returns the reason why no signal can open the gate, or nil. An open gate, such as one
+// that an override opens, has none.
 func explainObstacle(v *gate.Verdict) *Obstacle {
-	if v.Blocked == "" {
+	if v.Blocked == "" || v.After == v1alpha1.StateOpen {
 		return nil
 	}
 	r := v.Obstacle()

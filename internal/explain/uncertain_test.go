@@ -218,3 +218,18 @@ func TestUnreadableRecordOfADeletedGate(t *testing.T) {
 		t.Errorf("%s, becomes %q:\n%s", g.State, g.Becomes, text)
 	}
 }
+
+// Nothing blocks a gate that an override opens.
+func TestGateThatIsOverriddenOpenIsNotBlocked(t *testing.T) {
+	o := gate.Override{State: v1alpha1.StateOpen, Until: clitest.Now.Add(time.Hour), Reason: "ticket 7", UID: "uid"}
+	for _, record := range []string{
+		clitest.Birth, strings.TrimSuffix(clitest.Birth, "}") + `,"override":"Open","overrideSince":"2026-03-01T02:50:00Z"}`,
+	} {
+		f := factsOf(t, clitest.ByLabel("agent", "timing: {minClosedSeconds: 7200}"), &gate.Node{
+			Records: map[string]string{"agent": record}, Overrides: map[string]string{"agent": o.String()}, Labels: map[string]string{"fit": ""},
+		})
+		if _, g, text := explained(f); g.Obstacle != nil || strings.Contains(text, "stays closed") {
+			t.Errorf("obstacle %v:\n%s", g.Obstacle, text)
+		}
+	}
+}
