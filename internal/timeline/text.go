@@ -31,7 +31,7 @@ var (
 	unicodeStrokes = strokes{before: '─', busy: '━', waits: '╌', at: '●', cut: '▶', marks: printer.UnicodeMarks}
 	asciiStrokes   = strokes{before: '-', busy: '=', waits: '.', at: '*', cut: '>', marks: printer.ASCIIMarks}
 	doubtTexts     = map[Doubt]string{
-		Pending:      "not yet",
+		Pending:      "not at present",
 		Untold:       "time unknown",
 		AfterOpening: "after the opening: the signal stopped holding meanwhile, or was not waited for",
 		Lost:         "held when the gate opened, does not hold now",
@@ -76,7 +76,7 @@ func (t *Timeline) Text(l Layout) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Node %s was created %s, %s ago. %s\n\n", t.Node, printer.Time(t.Created), duration.HumanDuration(max(t.Time.Sub(t.Created), 0)), t.summary())
 	if c.zero != t.Created {
-		fmt.Fprintf(&b, "A gate closed again at %s: times are relative to that.\n\n", printer.Time(c.zero))
+		fmt.Fprintf(&b, "A gate has been closed since %s: times are relative to that.\n\n", printer.Time(c.zero))
 	}
 	fmt.Fprintf(&b, "%s\n", c.axis())
 	b.WriteString(c.row(" ", "ready", t.Ready, c.bar(t.Ready, time.Time{}, c.before, false)))
@@ -108,7 +108,7 @@ func (t *Timeline) summary() string {
 }
 
 // fit sets the time axis and the width of names. The axis starts at the node's
-// creation, or when a gate closed again if that was much later. It ends when the last
+// creation, or when a gate closed if that was much later. It ends when the last
 // gate opened, or now if the node is held.
 func (c *chart) fit(t *Timeline) {
 	c.zero, c.end = t.Created, t.Time

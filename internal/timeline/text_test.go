@@ -103,3 +103,21 @@ func TestCreatedInTheFuture(t *testing.T) {
 		t.Errorf("the age is not 0s:\n%s", text)
 	}
 }
+
+// The API has only the present state: a node that is not ready may have been, and a gate that is
+// closed need not have been closed before.
+func TestTextStatesOnlyWhatIsKnown(t *testing.T) {
+	l := &Timeline{Time: clitest.Now, History: History{
+		Node: "n1", Created: clitest.Now.Add(-48 * time.Hour), Ready: Moment{Doubt: Pending}, Held: true, Opened: Moment{Doubt: Pending},
+		Gates: []Gate{{
+			Gate: "sick", State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonSignalsHold, CloseWhen: true,
+			Closed: Moment{At: clitest.Now.Add(-time.Hour)}, Opened: Moment{Doubt: Pending},
+		}},
+	}}
+	text := l.Text(Layout{Width: 100})
+	for _, unknown := range []string{"not yet", "again"} {
+		if strings.Contains(text, unknown) {
+			t.Errorf("%q is not known:\n%s", unknown, text)
+		}
+	}
+}
