@@ -91,7 +91,11 @@ func (s snapshot) fingerprint() [sha256.Size]byte {
 func Declared(name string, content []byte) ([]*v1alpha1.NodeGate, error) {
 	var gates []*v1alpha1.NodeGate
 	var errs []error
-	for _, d := range (file{name: name, content: content}).documents() {
+	f, err := file{name: name, content: content}.decoded()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range f.documents() {
 		found, err := d.declarations(true)
 		for _, one := range found {
 			gates = append(gates, one.gate)
@@ -177,6 +181,10 @@ func contradictions(all []declaration) (errs []error) {
 
 // declarations returns the declarations in the file's documents.
 func (f file) declarations() ([]declaration, error) {
+	f, err := f.decoded()
+	if err != nil {
+		return nil, err
+	}
 	var all []declaration
 	var errs []error
 	documents := f.documents()
