@@ -12,6 +12,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -165,11 +166,18 @@ func (r *rules) admit(object *unstructured.Unstructured) error {
 	errs = append(errs, validation.ValidateCustomResource(nil, object.Object, r.schema)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, r.structural, object.Object)...)
 	errs = append(errs, r.evaluate(object, errs)...)
-	if len(errs) > 0 {
-		return apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind(Kind).GroupKind(), meta.Name, errs)
+	if len(errs) == 0 {
+		return nil
 	}
-	return nil
+	invalid := apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind(Kind).GroupKind(), meta.Name, errs)
+	invalid.ErrStatus.Message = strings.ReplaceAll(invalid.ErrStatus.Message, unchecked.Error(), unchecked.Detail)
+	return invalid
 }
+
+// unchecked is the API server's remark that an error prevented the evaluation of rules. It belongs
+// to no field, so in a message it would begin with "<nil>: Invalid value: null".
+var unchecked = field.Invalid(nil, nil, "some validation rules were not checked "+
+	"because the object was invalid; correct the existing errors to complete validation")
 
 // evaluate applies the CEL rules, unless an earlier error prevents their evaluation.
 func (r *rules) evaluate(object *unstructured.Unstructured, found field.ErrorList) field.ErrorList {
@@ -177,8 +185,7 @@ func (r *rules) evaluate(object *unstructured.Unstructured, found field.ErrorLis
 		switch err.Type {
 		case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong,
 			field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:
-			return field.ErrorList{field.Invalid(nil, nil, "some validation rules were not checked "+
-				"because the object was invalid; correct the existing errors to complete validation")}
+			return field.ErrorList{unchecked}
 		}
 	}
 	// The rules have a cost limit, so no deadline is needed.

@@ -205,6 +205,16 @@ func TestDecodeNeedsAName(t *testing.T) {
 	}
 }
 
+// The remark about rules that were not checked belongs to no field, and the message names none.
+func TestMessageOfUncheckedRules(t *testing.T) {
+	const want = `NodeGate.nodegate.dev "example" is invalid: [spec.taint: Required value, ` +
+		"some validation rules were not checked because the object was invalid; correct the existing errors to complete validation]"
+	_, err := crd.Decode([]byte(strings.Replace(base, "  taint: {key: example.com/not-ready, effect: NoSchedule}\n", "", 1)))
+	if err == nil || err.Error() != want {
+		t.Errorf("error %v, want %s", err, want)
+	}
+}
+
 func TestDecodeSetsDefaults(t *testing.T) {
 	gate, err := crd.Decode(document(t, pods("namespace: a")))
 	if err != nil {
