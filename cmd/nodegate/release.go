@@ -62,6 +62,7 @@ func newReleaseCommand() *cobra.Command {
 				return err
 			}
 			o.Nodes, o.Namespace, o.Progress = args, at.namespace, release.Progress(cmd.ErrOrStderr())
+			o.Waiting = func(reason string) { fmt.Fprintln(cmd.ErrOrStderr(), reason) }
 			report, err := release.Run(cmd.Context(), config, o)
 			printRelease(cmd, report)
 			if err == nil && !report.Complete() {

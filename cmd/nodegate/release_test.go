@@ -39,3 +39,27 @@ func TestReleaseWarnsOfUnknownGates(t *testing.T) {
 		}
 	}
 }
+
+// If only observing the Lease shows whether a controller is running, the command prints why it
+// waits.
+func TestReleaseExplainsItsWait(t *testing.T) {
+	holder := "a"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case r.URL.Path == "/api/v1/nodes":
+			fmt.Fprint(w, `{"apiVersion": "v1", "kind": "NodeList", "items": [{"metadata": {"name": "n1", "annotations": {"gate.nodegate.dev/cni": "{\"state\":\"Open\"}"}}}]}`)
+		case strings.HasSuffix(r.URL.Path, "/leases/nodegate"):
+			fmt.Fprintf(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": %q, "leaseDurationSeconds": 2, "renewTime": "1999-01-01T00:00:00.000000Z"}}`, holder)
+			holder = "" // the Lease is released
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, `{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound"}`)
+		}
+	}))
+	defer server.Close()
+	_, stderr, status := run(t, "release", "--all", "--dry-run=client", "--kubeconfig="+file(t, strings.ReplaceAll(kubeconfig, "https://SERVER", server.URL)))
+	if status != 0 || !strings.HasPrefix(stderr, "waiting for 3s to find out whether nodegate is running: ") {
+		t.Errorf("status %d, %q", status, stderr)
+	}
+}

@@ -64,6 +64,7 @@ func newRelease(c *connection) *cobra.Command {
 			}
 			what.Namespace = c.installNamespace()
 			what.DryRun, what.Progress = dry.kind(), release.Progress(c.streams.ErrOut)
+			what.Waiting = func(reason string) { fmt.Fprintln(c.streams.ErrOut, reason) }
 			report, err := release.Run(cmd.Context(), config, what)
 			if printing := c.printRelease(&o, report); printing != nil {
 				return printing

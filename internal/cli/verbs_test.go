@@ -293,6 +293,25 @@ func TestPermissionsOfRelease(t *testing.T) {
 	}
 }
 
+// If only observing the Lease shows whether a controller is running, release prints why it waits, not
+// in its output.
+func TestReleaseExplainsItsWait(t *testing.T) {
+	a := newAPIServer(t, smallCluster())
+	holder := "a"
+	a.refuse = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != leasePath {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {"holderIdentity": %q, "leaseDurationSeconds": 2, "renewTime": "1999-01-01T00:00:00.000000Z"}}`, holder)
+		holder = "" // the Lease is released
+		return true
+	}
+	if code, out, err := a.run(t, "release", "--all", "-o", "name"); code != exitYes || out != "node/n1\n" || !strings.HasPrefix(err, "waiting for 3s to find out whether nodegate is running: ") {
+		t.Errorf("exit status %d:\n%s%s", code, out, err)
+	}
+}
+
 // testdata contains the output of the verbs that act on the whole cluster. It is the
 // same on terminals and in pipes.
 func TestReleaseAndUninstall(t *testing.T) {

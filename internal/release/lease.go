@@ -49,7 +49,7 @@ func observeLease(ctx context.Context, core kubernetes.Interface, namespace stri
 	if sufficient(first) {
 		return first, true, nil
 	}
-	expires := time.Now().Add(duration(first) + time.Second)
+	expires := time.Now().Add(observation(first))
 	for {
 		select {
 		case <-ctx.Done():
@@ -89,6 +89,9 @@ func hasHolder(l *coordinationv1.Lease) bool {
 func duration(l *coordinationv1.Lease) time.Duration {
 	return time.Duration(ptr.Deref(l.Spec.LeaseDurationSeconds, 0)) * time.Second
 }
+
+// observation returns how long a Lease is observed that does not change.
+func observation(l *coordinationv1.Lease) time.Duration { return duration(l) + time.Second }
 
 // recentlyRenewed reports whether the holder of a Lease has renewed it recently by this machine's
 // clock. If the time of the renewal is in the future, the clock is wrong, and shows nothing.

@@ -88,6 +88,8 @@ type Options struct {
 	DryRun DryRun
 	// Force also releases gates that exist while nodegate is running or may be running.
 	Force bool
+	// Waiting, if not nil, is called with the reason before the release waits for something.
+	Waiting func(reason string)
 	// Progress, if not nil, is called with the number of finished nodes and the total
 	// number of nodes. Calls are not concurrent. In the last call, both numbers are equal: if
 	// the release is interrupted, the total is then the number of finished nodes.

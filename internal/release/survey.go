@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -63,7 +64,9 @@ func runs(ctx context.Context, core kubernetes.Interface, o *Options) (bool, err
 	skipped := false
 	lease, running, err := observeLease(ctx, core, o.Namespace, func(l *coordinationv1.Lease) bool {
 		recent := recentlyRenewed(l)
-		skipped = o.Force && !recent
+		if skipped = o.Force && !recent; !recent && !skipped {
+			o.reportWaiting(l)
+		}
 		return recent || skipped
 	})
 	if err != nil || running && !skipped {
@@ -77,6 +80,15 @@ func runs(ctx context.Context, core kubernetes.Interface, o *Options) (bool, err
 		err = fmt.Errorf("by this machine's clock, the Lease %s/%s is not renewed", o.Namespace, v1alpha1.LeaseName)
 	}
 	return false, err
+}
+
+// reportWaiting reports that only observing a Lease will show whether a controller is running.
+func (o *Options) reportWaiting(l *coordinationv1.Lease) {
+	if o.Waiting == nil {
+		return
+	}
+	o.Waiting(fmt.Sprintf("waiting for %s to find out whether nodegate is running: %q holds the Lease %s/%s, but last renewed it at %s, and it is %s by this machine's clock; --force does not wait",
+		observation(l), *l.Spec.HolderIdentity, o.Namespace, v1alpha1.LeaseName, l.Spec.RenewTime.UTC().Format(time.RFC3339), time.Now().UTC().Format(time.RFC3339)))
 }
 
 // hasGates reports whether the birth policy's parameter contains gates.

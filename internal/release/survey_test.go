@@ -118,15 +118,22 @@ func TestSurveyFindsTheInstallation(t *testing.T) {
 }
 
 // A Lease that has expired by this machine's clock is observed for as long as it lasts, and no longer
-// if the command is interrupted.
+// if the command is interrupted. The reason is reported before.
 func TestSurveyWaits(t *testing.T) {
+	const stale = "waiting for 3s to find out whether nodegate is running: \"a\\x1b\" holds the Lease nodegate-system/nodegate, but last renewed it at 1999-01-01T00:00:00Z, " +
+		"and it is 2000-01-01T00:00:00Z by this machine's clock; --force does not wait"
+	future := strings.Replace(stale, "1999-", "2001-", 1)
 	for name, c := range map[string]struct {
 		limit, want time.Duration
 		force       bool
+		renewed     string
+		reason      string
 	}{
-		"until it has expired": {time.Hour, 3 * time.Second, false},
-		"interrupted":          {time.Second, time.Second, false},
-		"forced":               {time.Hour, 0, true},
+		"until it has expired":      {time.Hour, 3 * time.Second, false, "1999", stale},
+		"renewed in the future":     {time.Hour, 3 * time.Second, false, "2001", future},
+		"interrupted":               {time.Second, time.Second, false, "1999", stale},
+		"forced":                    {time.Hour, 0, true, "1999", ""},
+		"renewed, so nothing waits": {time.Hour, 0, false, "2000", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -136,14 +143,17 @@ func TestSurveyWaits(t *testing.T) {
 						return
 					}
 					w.Header().Set("Content-Type", "application/json")
-					_, _ = io.WriteString(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "a", "leaseDurationSeconds": 2, "renewTime": "1999-01-01T00:00:00.000000Z"}}`)
+					_, _ = io.WriteString(w, `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "a\u001b", "leaseDurationSeconds": 2, "renewTime": "`+c.renewed+`-01-01T00:00:00.000000Z"}}`)
 				})}
 				ctx, cancel := context.WithTimeout(t.Context(), c.limit)
 				defer cancel()
 				began := time.Now()
-				_, err := survey(ctx, config, metadata.NewForConfigOrDie(config), &Options{Namespace: "nodegate-system", Force: c.force})
-				if took := time.Since(began); took != c.want || (err != nil) != (c.limit == c.want) {
-					t.Errorf("it took %s, want %s; error: %v", took, c.want, err)
+				reason := ""
+				_, err := survey(ctx, config, metadata.NewForConfigOrDie(config), &Options{
+					Namespace: "nodegate-system", Force: c.force, Waiting: func(why string) { reason = why },
+				})
+				if took := time.Since(began); took != c.want || (err != nil) != (c.limit == c.want) || reason != c.reason {
+					t.Errorf("it took %s, want %s; error: %v; reason: %s", took, c.want, err, reason)
 				}
 			})
 		})
