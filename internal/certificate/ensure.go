@@ -73,7 +73,7 @@ type Options struct {
 // authority in addition to the old one, and then the Secret is changed. The old authority
 // remains trusted until the next renewal, because kubelets need a minute or two to update
 // a mounted Secret. A renewal within that time keeps it, too. Ensure can be interrupted at
-// any point and run again.
+// any point and run again, also while another run has not ended.
 func Ensure(ctx context.Context, o Options) error {
 	if o.Hosts == nil {
 		o.Hosts = []string{admission.WebhookHost(o.Namespace)}
@@ -107,13 +107,16 @@ func Ensure(ctx context.Context, o Options) error {
 	}
 	if invalid == nil && !o.Renew {
 		fmt.Fprintf(o.Out, "secret/%s unchanged: valid until %s\n", secret.Name, have.serving.NotAfter.Format(time.DateOnly))
-		return o.publish(ctx, &configuration, authorities)
+		return o.publish(ctx, &configuration, withRecent(authorities, trusted(&configuration), o.Clock.Now(), o.delay()))
 	}
 	if invalid != nil && len(secret.Data[keyCertificate]) > 0 { // it may be a user's own
 		fmt.Fprintf(o.Progress, "replacing the certificate in secret/%s: %v\n", secret.Name, invalid)
 	}
 	return o.replace(ctx, &configuration, secret, &have)
 }
+
+// delay returns the time after which replicas serve a certificate whose authority has been published.
+func (o *Options) delay() time.Duration { return o.Settle + mountDelay }
 
 // trusted returns the authorities that the API server trusts.
 func trusted(configuration *admissionregistrationv1.MutatingWebhookConfiguration) []byte {
@@ -129,7 +132,7 @@ func (o *Options) replace(ctx context.Context, configuration *admissionregistrat
 	if err != nil {
 		return err
 	}
-	former := have.needed(o.Clock.Now(), o.Settle+mountDelay)
+	former := have.needed(o.Clock.Now(), o.delay())
 	data, err := next.data(append([]*x509.Certificate{next.authority}, former...))
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,6 +43,7 @@ type server struct {
 	beforeWrite func() error
 	output      bytes.Buffer
 	progress    bytes.Buffer
+	writing     sync.Mutex
 	states      []state
 }
 
@@ -85,6 +87,8 @@ func (w *server) write(do func() error) error {
 			return err
 		}
 	}
+	w.writing.Lock()
+	defer w.writing.Unlock()
 	if err := do(); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"slices"
@@ -147,19 +148,35 @@ func (h *contents) validate(hosts []string, now time.Time) error {
 
 // needed returns the trusted authorities that replicas may need until they serve another
 // certificate. Usually, these are the authorities with which the Secret's certificate is
-// valid. If there are none, or if the certificate was issued less than delay ago, replicas
-// may serve a former certificate: they keep the last one that they could read. All
-// authorities that have not expired are then needed.
+// valid, and recent ones, because another run may be about to serve the certificate of one. If
+// the certificate is valid with none, or if it is recent itself, replicas may serve a former
+// certificate: they keep the last one that they could read. All authorities that have not expired
+// are then needed.
 func (h *contents) needed(now time.Time, delay time.Duration) []*x509.Certificate {
 	unexpired := slices.DeleteFunc(slices.Clone(h.trusted), func(c *x509.Certificate) bool { return now.After(c.NotAfter) })
-	if h.serving == nil || now.Sub(h.serving.NotBefore.Add(backdate)) < delay {
+	signed := func(c *x509.Certificate) bool { return h.verify(now, c) == nil }
+	if h.serving == nil || recent(h.serving, now, delay) || !slices.ContainsFunc(unexpired, signed) {
 		return unexpired
 	}
-	signers := slices.DeleteFunc(slices.Clone(unexpired), func(c *x509.Certificate) bool { return h.verify(now, c) != nil })
-	if len(signers) == 0 {
-		return unexpired
+	return slices.DeleteFunc(unexpired, func(c *x509.Certificate) bool { return !signed(c) && !recent(c, now, delay) })
+}
+
+// recent reports whether a certificate was issued less than delay ago.
+func recent(c *x509.Certificate, now time.Time, delay time.Duration) bool {
+	return now.Sub(c.NotBefore.Add(backdate)) < delay
+}
+
+// withRecent returns a bundle with the recent authorities that the API server trusts, too: another
+// run may be about to serve the certificate of one.
+func withRecent(bundle, trusted []byte, now time.Time, delay time.Duration) []byte {
+	have, _ := cert.ParseCertsPEM(bundle)
+	authorities, _ := cert.ParseCertsPEM(trusted)
+	for _, c := range authorities {
+		if recent(c, now, delay) && !slices.ContainsFunc(have, c.Equal) {
+			bundle = slices.Concat(bundle, []byte("\n"), pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: c.Raw}))
+		}
 	}
-	return signers
+	return bundle
 }
 
 func pool(certificates []*x509.Certificate) *x509.CertPool {
