@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 
 	// Removal of nodegate from a cluster.
 	"internal/release":   {"api/v1alpha1", "internal/admission", "internal/gate", "internal/install", "internal/kube/read", "internal/kube/write"},
-	"internal/uninstall": {"api/v1alpha1", "internal/admission", "internal/install", "internal/kube/restconfig", "internal/printer", "internal/release"},
+	"internal/uninstall": {"api/v1alpha1", "internal/admission", "internal/gate", "internal/install", "internal/kube/read", "internal/kube/restconfig", "internal/printer", "internal/release"},
 
 	"internal/tolerate": {"api/v1alpha1", "internal/admission", "internal/gate", "internal/gateset", "internal/kube/write", "internal/release"},
 

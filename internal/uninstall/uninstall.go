@@ -65,7 +65,7 @@ func Run(ctx context.Context, config *rest.Config, o Options) error {
 	u := &uninstaller{Options: o, config: config, core: core, objects: objects, kinds: kinds, remaining: left, reported: make(map[object]bool)}
 	// Until the end, each step leaves a working cluster in which the next step is possible.
 	for _, step := range []func(context.Context) error{
-		u.checkNamespace, u.stopBirthClosing, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameters, u.deleteAgent, u.removeAnnouncements, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
+		u.checkNamespace, u.stopBirthClosing, u.reportNodePools, u.deleteGates, u.release, u.stopController, u.releaseAgain, u.deleteParameters, u.deleteAgent, u.removeAnnouncements, u.deleteRemaining, u.deleteDefinition, u.deleteNamespace,
 	} {
 		if err := step(ctx); err != nil {
 			if ctx.Err() != nil {
