@@ -84,14 +84,9 @@ func Ensure(ctx context.Context, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	var configuration admissionregistrationv1.MutatingWebhookConfiguration
-	if err := o.Client.Get(ctx, client.ObjectKey{Name: admission.BirthWebhook}, &configuration); apierrors.IsNotFound(err) {
-		return fmt.Errorf("MutatingWebhookConfiguration %s does not exist: apply the manifests of --birth=webhook first", admission.BirthWebhook)
-	} else if err != nil {
-		return fmt.Errorf("reading the MutatingWebhookConfiguration: %w", err)
-	}
-	if from, ok := configuration.Annotations[injectedBy]; ok {
-		return fmt.Errorf("cert-manager manages this certificate: renew its Certificate %s instead (cmctl renew)", from)
+	configuration, err := o.configuration(ctx)
+	if err != nil {
+		return err
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: admission.WebhookSecret}}
 	if err := o.Client.Get(ctx, client.ObjectKeyFromObject(secret), secret); client.IgnoreNotFound(err) != nil {
@@ -101,18 +96,38 @@ func Ensure(ctx context.Context, o Options) error {
 	invalid := have.validate(o.Hosts, o.Clock.Now())
 	if invalid != nil || o.Renew {
 		// The authority of a user's own certificate may be in the configuration only.
-		authorities = trusted(&configuration)
+		authorities = trusted(configuration)
 		have.trust(authorities)
 		invalid = have.validate(o.Hosts, o.Clock.Now())
 	}
 	if invalid == nil && !o.Renew {
 		fmt.Fprintf(o.Out, "secret/%s unchanged: valid until %s\n", secret.Name, have.serving.NotAfter.Format(time.DateOnly))
-		return o.publish(ctx, &configuration, withRecent(authorities, trusted(&configuration), o.Clock.Now(), o.delay()))
+		return o.publish(ctx, configuration, withRecent(authorities, trusted(configuration), o.Clock.Now(), o.delay()))
 	}
 	if invalid != nil && len(secret.Data[keyCertificate]) > 0 { // it may be a user's own
 		fmt.Fprintf(o.Progress, "replacing the certificate in secret/%s: %v\n", secret.Name, invalid)
 	}
-	return o.replace(ctx, &configuration, secret, &have)
+	return o.replace(ctx, configuration, secret, &have)
+}
+
+// configuration returns the webhook configuration. It is an error if another program manages its
+// authorities, or if it calls a Service in another namespace, whose pods would not mount the Secret.
+func (o *Options) configuration(ctx context.Context) (*admissionregistrationv1.MutatingWebhookConfiguration, error) {
+	var c admissionregistrationv1.MutatingWebhookConfiguration
+	if err := o.Client.Get(ctx, client.ObjectKey{Name: admission.BirthWebhook}, &c); apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("MutatingWebhookConfiguration %s does not exist: apply the manifests of --birth=webhook first", admission.BirthWebhook)
+	} else if err != nil {
+		return nil, fmt.Errorf("reading the MutatingWebhookConfiguration: %w", err)
+	}
+	if from, ok := c.Annotations[injectedBy]; ok {
+		return nil, fmt.Errorf("cert-manager manages this certificate: renew its Certificate %s instead (cmctl renew)", from)
+	}
+	for i := range c.Webhooks {
+		if s := c.Webhooks[i].ClientConfig.Service; s != nil && s.Namespace != o.Namespace {
+			return nil, fmt.Errorf("nodegate is installed in namespace %s, not in %s: use --namespace=%[1]s", s.Namespace, o.Namespace)
+		}
+	}
+	return &c, nil
 }
 
 // delay returns the time after which replicas serve a certificate whose authority has been published.

@@ -355,6 +355,7 @@ func TestRefuses(t *testing.T) {
 		want    string
 	}{
 		"no webhook":            {nil, "MutatingWebhookConfiguration nodegate-birth does not exist: apply the manifests of --birth=webhook first"},
+		"another namespace":     {[]client.Object{admission.WebhookConfiguration("platform")}, "nodegate is installed in namespace platform, not in nodegate-system: use --namespace=platform"},
 		"one of cert-manager's": {[]client.Object{managed}, "cert-manager manages this certificate: renew its Certificate nodegate-system/nodegate-webhook instead (cmctl renew)"},
 	} {
 		t.Run(name, func(t *testing.T) {
