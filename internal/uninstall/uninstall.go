@@ -296,17 +296,3 @@ func (u *uninstaller) deleteRemaining(ctx context.Context) error {
 	}
 	return u.delete(ctx, u.remaining...)
 }
-
-func (u *uninstaller) deleteDefinition(ctx context.Context) error {
-	if err := u.delete(ctx, definition); err != nil {
-		return err
-	}
-	err := u.poll(ctx, settleLimit, func(ctx context.Context) (bool, error) {
-		_, err := u.objects.Resource(definition.resource()).Get(ctx, definition.name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err), nil
-	})
-	if wait.Interrupted(err) && ctx.Err() == nil {
-		return fmt.Errorf("%s still exists: find out why (kubectl get nodegates; another client may create them), and run the command again", &definition)
-	}
-	return err
-}
