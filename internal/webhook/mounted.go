@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -61,19 +62,30 @@ func (m *Mounted) Start(ctx context.Context) error {
 }
 
 // load reads the files. If they have changed, it replaces the certificate; if they are
-// invalid, it keeps the last one.
+// invalid, it keeps the last one. It also keeps that one if it is valid and the new one is not valid yet,
+// because the clock of the machine that issued it is ahead: API servers would reject the new one.
 func (m *Mounted) load() error {
 	read, err := tls.LoadX509KeyPair(filepath.Join(m.Dir, corev1.TLSCertKey), filepath.Join(m.Dir, corev1.TLSPrivateKeyKey))
 	if err != nil {
 		return err
 	}
-	if last := m.current.Load(); last != nil && slices.EqualFunc(last.Certificate, read.Certificate, bytes.Equal) {
+	switch last, now := m.current.Load(), time.Now(); {
+	case last == nil:
+	case slices.EqualFunc(last.Certificate, read.Certificate, bytes.Equal):
 		return nil // the same certificates have the same key
+	case now.Before(read.Leaf.NotBefore) && !now.Before(last.Leaf.NotBefore) && !now.After(last.Leaf.NotAfter):
+		return fmt.Errorf("keeping the former certificate, because the new one is %w", notYetValid(read.Leaf))
 	}
 	m.current.Store(&read)
 	m.OnLoad(read.Leaf.NotBefore, read.Leaf.NotAfter)
 	m.Log.Info("loaded the webhook's certificate", "until", read.Leaf.NotAfter)
 	return nil
+}
+
+// notYetValid returns the error that a certificate is not valid yet.
+func notYetValid(c *x509.Certificate) error {
+	return fmt.Errorf("not valid before %s: check the clock of the machine that issued it, and run 'nodegate webhook-certificate', or check its issuer",
+		c.NotBefore.Format(time.RFC3339))
 }
 
 var errNoCertificate = errors.New("the webhook has no certificate yet: run 'nodegate webhook-certificate' with an administrator's kubeconfig")
@@ -93,7 +105,10 @@ func (m *Mounted) Ready() error {
 	if err != nil {
 		return err
 	}
-	if time.Now().After(c.Leaf.NotAfter) {
+	switch now := time.Now(); {
+	case now.Before(c.Leaf.NotBefore):
+		return fmt.Errorf("the webhook's certificate is %w", notYetValid(c.Leaf))
+	case now.After(c.Leaf.NotAfter):
 		return fmt.Errorf("the webhook's certificate expired at %s: run 'nodegate webhook-certificate', or check its issuer", c.Leaf.NotAfter.Format(time.RFC3339))
 	}
 	if err := c.Leaf.VerifyHostname(m.Host); err != nil {

@@ -135,9 +135,9 @@ func serves(m *webhook.Mounted, files map[string][]byte) func(context.Context) e
 // once. A directory that vanishes does not end Start, and its certificate stays served.
 func TestMountedRead(t *testing.T) {
 	v := newVolume(t)
-	first, second := v.pair(host), v.pair(host)
-	v.write(first)
 	synctest.Test(t, func(t *testing.T) {
+		first, second := v.pair(host), v.pair(host) // by the bubble's clock
+		v.write(first)
 		r := &reads{T: t}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
