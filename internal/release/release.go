@@ -130,31 +130,44 @@ func Run(ctx context.Context, config *rest.Config, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
+	nodes, report, err := r.prepare(ctx, config)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, errors.New("stopped before any node was changed; run the command again")
+	case err != nil:
+		return nil, err
+	}
+	return report, r.release(ctx, nodes, report)
+}
+
+// prepare returns the nodes to release, and a report without them. It returns an error if these
+// nodes should not be released.
+func (r *releaser) prepare(ctx context.Context, config *rest.Config) ([]*gate.Node, *Report, error) {
 	nodes, err := r.find(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	objects, err := metadata.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("creating a client for metadata: %w", err)
+		return nil, nil, fmt.Errorf("creating a client for metadata: %w", err)
 	}
-	report := &Report{DryRun: o.DryRun, Nodes: []Node{}}
+	report := &Report{DryRun: r.DryRun, Nodes: []Node{}}
 	if len(nodes) > 0 {
-		s, err := survey(ctx, config, objects, &o)
+		s, err := survey(ctx, config, objects, &r.Options)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		remarks, refusal := s.judge(nodes, &o)
+		remarks, refusal := s.judge(nodes, &r.Options)
 		switch {
-		case refusal != nil && o.DryRun == DryRunNone:
-			return nil, refusal
+		case refusal != nil && r.DryRun == DryRunNone:
+			return nil, nil, refusal
 		case refusal != nil:
 			remarks = append(remarks, "without --dry-run, this would be rejected: "+refusal.Error())
 		}
 		report.Remarks = remarks
 	}
 	report.Unknown = r.unknownGates(func() (map[string]bool, error) { return existingGates(ctx, objects) })
-	return report, r.release(ctx, nodes, report)
+	return nodes, report, nil
 }
 
 // nodeReader reads Nodes. read.Reader implements it.
