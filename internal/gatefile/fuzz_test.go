@@ -3,6 +3,7 @@
 package gatefile
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"testing"
 
@@ -22,6 +23,7 @@ func FuzzDeclared(f *testing.F) {
 	for _, seed := range []string{
 		one, one + "---\n" + one, one + "...\n" + one, `{"a":1}{"a":2} # b`, "apiVersion: v1\nkind: List\nitems: []\nitems: []\n", "--- # nothing\n", "apiVersion: v1\nkind: List\nitems: []\n", "apiVersion: v1\nkind: List\nitems: [7]\n",
 		"apiVersion: v1\nkind: ConfigMap\n", "kind: NodeGate\n", "{}", "\t", "a: &a [*a, *a]\n", "apiVersion: nodegate.dev/v1alpha1\nkind: NodeGateList\n",
+		utf8Mark + "# a\n---\n" + one, utf16LE + asUTF16(binary.LittleEndian, one), utf16BE + "\xd8", utf16LE + "\x00\x00", "\x00",
 	} {
 		f.Add([]byte(seed))
 	}
