@@ -100,8 +100,8 @@ func recentlyRenewed(l *coordinationv1.Lease) bool {
 	return Held(l, now) && l.Spec.RenewTime.Time.Before(now.Add(leaseGrace))
 }
 
-// Held reports whether a controller's lease exists, is held and renewed, by the clock of this
-// machine. This is sufficient only for what is displayed: Running does not depend on the clock.
+// Held reports whether a controller's lease exists, and is held and renewed at a time. This is
+// sufficient only for what is displayed: Running does not depend on any clock.
 func Held(l *coordinationv1.Lease, now time.Time) bool {
 	return hasHolder(l) && now.Before(l.Spec.RenewTime.Add(duration(l)+leaseGrace))
 }
