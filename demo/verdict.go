@@ -18,6 +18,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
@@ -61,7 +62,7 @@ func (s *summary) count(name string, faults []string) { s.add(name, fmt.Sprint(l
 // A nodeHistory is the history of a node.
 type nodeHistory struct {
 	name     string
-	versions []judge.Version
+	versions []revisions.Version
 	setUp    int64 // the first revision in which the node was set up, 0 if there is none
 	gates    []gateHistory
 }
@@ -93,7 +94,7 @@ func (h *nodeHistory) at(revision int64) (node *corev1.Node) {
 	return node
 }
 
-func (e *expectation) readNode(versions []judge.Version) *nodeHistory {
+func (e *expectation) readNode(versions []revisions.Version) *nodeHistory {
 	h := &nodeHistory{name: versions[0].Name, versions: versions}
 	for _, g := range e.gates {
 		h.gates = append(h.gates, gateHistory{gate: g})
@@ -131,13 +132,13 @@ func hasTaint(n *corev1.Node, taint corev1.Taint) bool {
 }
 
 // summarize computes the summary of a run.
-func summarize(h *judge.History, e *expectation) *summary {
+func summarize(h *revisions.History, e *expectation) *summary {
 	s := &summary{}
 	nodes := make(map[string]*nodeHistory)
-	for _, versions := range h.Versions(judge.KindNode) {
+	for _, versions := range h.Versions(revisions.KindNode) {
 		nodes[versions[0].Name] = e.readNode(versions)
 	}
-	boundEarly, bound := e.readPods(h.Versions(judge.KindPod), nodes)
+	boundEarly, bound := e.readPods(h.Versions(revisions.KindPod), nodes)
 	var sorted []*nodeHistory
 	for _, name := range slices.Sorted(maps.Keys(nodes)) {
 		sorted = append(sorted, nodes[name])
@@ -161,7 +162,7 @@ func missing(what string, got, want int) []string {
 // readPods stores in nodes when their daemons became ready. It returns the pods that
 // were bound while a gate was closed to them, and the number of workload pods that were
 // bound.
-func (e *expectation) readPods(pods [][]judge.Version, nodes map[string]*nodeHistory) (boundEarly []string, bound int) {
+func (e *expectation) readPods(pods [][]revisions.Version, nodes map[string]*nodeHistory) (boundEarly []string, bound int) {
 	for _, versions := range pods {
 		isBound := false
 		for _, v := range versions {
@@ -236,7 +237,7 @@ func (s *summary) addBare(nodes []*nodeHistory) {
 // addPatches adds the checks that nodegate patches a node only to open gates, and at
 // most once for each moment at which gates could open. Two moments that are close
 // together may be answered by one patch.
-func (s *summary) addPatches(h *judge.History, e *expectation, nodes []*nodeHistory) {
+func (s *summary) addPatches(h *revisions.History, e *expectation, nodes []*nodeHistory) {
 	var excess, needless []string
 	moments, patches := 0, 0
 	nodesBy := make(map[int]int) // by the number of patches
@@ -268,7 +269,7 @@ func (s *summary) addPatches(h *judge.History, e *expectation, nodes []*nodeHist
 }
 
 // addLatencies adds the latencies of openings, and the gates that are still closed.
-func (s *summary) addLatencies(h *judge.History, nodes []*nodeHistory) {
+func (s *summary) addLatencies(h *revisions.History, nodes []*nodeHistory) {
 	for _, n := range nodes {
 		for i := range n.gates {
 			g := &n.gates[i]

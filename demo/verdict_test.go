@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
 )
 
@@ -41,16 +41,16 @@ var (
 // A run builds a history. Every write takes half a millisecond and ends one millisecond
 // after the previous one.
 type run struct {
-	versions []judge.Version
-	writes   []judge.Write
+	versions []revisions.Version
+	writes   []revisions.Write
 }
 
-func (r *run) put(user string, kind judge.Kind, object metav1.Object) {
+func (r *run) put(user string, kind revisions.Kind, object metav1.Object) {
 	revision := int64(len(r.versions) + 1)
 	done := start.Add(time.Duration(revision) * time.Millisecond)
-	id := judge.ID{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
-	r.versions = append(r.versions, judge.Version{ID: id, Revision: revision, Object: object})
-	r.writes = append(r.writes, judge.Write{Revision: revision, User: user, Verb: "patch", Received: done.Add(-time.Millisecond / 2), Done: done})
+	id := revisions.ID{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
+	r.versions = append(r.versions, revisions.Version{ID: id, Revision: revision, Object: object})
+	r.writes = append(r.writes, revisions.Write{Revision: revision, User: user, Verb: "patch", Received: done.Add(-time.Millisecond / 2), Done: done})
 }
 
 // node writes a node with these taints. The records of gates without a taint are open if
@@ -62,11 +62,11 @@ func (r *run) node(user, name string, taints ...corev1.Taint) {
 			node.Annotations[v1alpha1.RecordAnnotationPrefix+gate] = `{"state":"Open"}`
 		}
 	}
-	r.put(user, judge.KindNode, node)
+	r.put(user, revisions.KindNode, node)
 }
 
 func (r *run) daemonReady(daemon, node string) {
-	r.put(otherUser, judge.KindPod, &corev1.Pod{
+	r.put(otherUser, revisions.KindPod, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "kube-system", Name: daemon + "-" + node,
 			OwnerReferences: []metav1.OwnerReference{{Kind: "DaemonSet", Name: daemon, Controller: new(true)}},
@@ -77,12 +77,12 @@ func (r *run) daemonReady(daemon, node string) {
 }
 
 func (r *run) bind(name, node string) {
-	r.put(otherUser, judge.KindPod, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{NodeName: node}})
+	r.put(otherUser, revisions.KindPod, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: corev1.PodSpec{NodeName: node}})
 }
 
 func (r *run) summary(nodes, workload int) *summary {
 	end := start.Add(time.Minute)
-	return summarize(judge.NewHistory(1, int64(len(r.versions)), end, r.versions, r.writes), &expectation{
+	return summarize(revisions.New(1, int64(len(r.versions)), end, r.versions, r.writes), &expectation{
 		nodegate: nodegateUser, nodes: nodes, workload: workload,
 		gates: []gate{
 			{name: "cni", taint: cniTaint, daemonSet: types.NamespacedName{Namespace: "kube-system", Name: "cni"}},

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // birthPolicy is the name of the MutatingAdmissionPolicy that closes gates on new
@@ -23,9 +24,9 @@ const activeAfter = 2 * time.Second
 // judgeBirth judges the creation of a Node (S3). In the Node's first revision, every
 // gate that selects it and has been in force for activeAfter must be closed.
 func (t *trial) judgeBirth(c *change) {
-	since := t.clock.earliest(c.revision).Add(-activeAfter)
-	window := t.relevant(c.name, since, c.revision)
-	for _, ng := range t.moment(c.revision - 1).gates() {
+	since := t.Earliest(c.revision).Add(-activeAfter)
+	window := t.Relevant(c.name, since, c.revision)
+	for _, ng := range t.Moment(c.revision - 1).Gates() {
 		if !selects(ng, c.after) || !t.inForceAtBirth(window, ng) {
 			continue
 		}
@@ -44,10 +45,10 @@ func (t *trial) judgeBirth(c *change) {
 // the same spec and the birth policy and its binding existed.
 func (t *trial) inForceAtBirth(window []int64, gate *v1alpha1.NodeGate) bool {
 	for _, revision := range window {
-		m := t.moment(revision)
-		ng := m.gate(gate.Name)
+		m := t.Moment(revision)
+		ng := m.Gate(gate.Name)
 		if ng == nil || ng.UID != gate.UID || ng.Generation != gate.Generation || ng.Spec.Follows() || !ng.Spec.Enforces() ||
-			!isTrue(ng, v1alpha1.ConditionReady) || !m.exists(KindPolicy, birthPolicy) || !m.exists(KindBinding, birthPolicy) {
+			!isTrue(ng, v1alpha1.ConditionReady) || !m.Exists(revisions.KindPolicy, birthPolicy) || !m.Exists(revisions.KindBinding, birthPolicy) {
 			return false
 		}
 	}
@@ -76,7 +77,7 @@ const newFor = 10 * time.Minute
 
 // notNew returns why a node is not new to a gate, or "" if it is.
 func (t *trial) notNew(c *change, ng *v1alpha1.NodeGate) string {
-	age := t.clock.earliest(c.revision).Sub(c.before.CreationTimestamp.Time)
+	age := t.Earliest(c.revision).Sub(c.before.CreationTimestamp.Time)
 	switch {
 	case c.before.CreationTimestamp.Before(&ng.CreationTimestamp):
 		return "the Node is older than the gate"

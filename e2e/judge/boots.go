@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // provenAfter is how long a node must be Ready before a pod that is known from the
@@ -33,19 +35,19 @@ type boot struct {
 
 // boots are the boots of one node.
 type boots struct {
-	h    *History
+	h    *revisions.History
 	name string
 	list []boot
 	// becameReady are the revisions with which the node became Ready, in order.
 	becameReady []int64
 }
 
-func newBoots(h *History, name string) *boots {
+func newBoots(h *revisions.History, name string) *boots {
 	b := &boots{h: h, name: name}
 	var last *corev1.Node
 	quiet := int64(0) // the revision with which the node became unreachable, or began to shut down
 	wasReady := false
-	for i, v := range h.byID[ID{Kind: KindNode, Name: name}] {
+	for i, v := range h.VersionsOf(revisions.ID{Kind: revisions.KindNode, Name: name}) {
 		node, ok := v.Object.(*corev1.Node)
 		ready := ok && readyStatus(node) == corev1.ConditionTrue
 		if ready && !wasReady && i > 0 {
@@ -82,7 +84,7 @@ func (b *boots) add(last, node *corev1.Node, revision, quiet int64) {
 	}
 	next := boot{uid: node.UID, id: id, from: revision, after: revision - 1}
 	if last != nil && last.UID == node.UID {
-		next.since = b.h.clock.earliest(revision)
+		next.since = b.h.Earliest(revision)
 		if quiet > 0 {
 			next.after = quiet
 		}
@@ -95,7 +97,7 @@ func (b *boots) add(last, node *corev1.Node, revision, quiet int64) {
 // all of them, because the control plane had marked them unready by then.
 func (b *boots) known(revision int64, all bool) map[string]bool {
 	known := make(map[string]bool)
-	for _, pod := range b.h.moment(revision).pods(b.name) {
+	for _, pod := range b.h.Moment(revision).Pods(b.name) {
 		if ready, _ := isReady(pod); ready || all {
 			known[incarnation(pod)] = true
 		}
@@ -165,7 +167,7 @@ func (l evaluator) stale(pod *corev1.Pod) (from time.Time, stale bool) {
 	default:
 		return time.Time{}, false
 	}
-	return later(from, l.boots.readySince(l.revision)), true
+	return later(from, l.boots.readySince(l.Revision)), true
 }
 
 // readySince returns the earliest time at which the node can have become Ready, if it
@@ -175,7 +177,7 @@ func (b *boots) readySince(revision int64) time.Time {
 	if i == 0 {
 		return time.Time{}
 	}
-	return b.h.clock.earliest(b.becameReady[i-1]).Truncate(time.Second)
+	return b.h.Earliest(b.becameReady[i-1]).Truncate(time.Second)
 }
 
 // notMarked returns why the annotation that makes the pod ready does not count as
@@ -195,7 +197,7 @@ func (l evaluator) notMarked(pod *corev1.Pod, key string, wait time.Duration) st
 			return "carries an annotation from before the current boot or Node"
 		}
 	}
-	if wait > 0 && l.now.Before(l.clock.earliest(written).Add(wait)) {
+	if wait > 0 && l.now.Before(l.Earliest(written).Add(wait)) {
 		return "has not been annotated for long enough"
 	}
 	return ""
@@ -204,8 +206,8 @@ func (l evaluator) notMarked(pod *corev1.Pod, key string, wait time.Duration) st
 // markedAt returns the revision since which the pod has carried the annotation.
 func (l evaluator) markedAt(pod *corev1.Pod, key string) int64 {
 	at, marked := int64(0), false
-	for _, v := range l.byID[ID{Kind: KindPod, Namespace: pod.Namespace, Name: pod.Name}] {
-		if v.Revision > l.revision {
+	for _, v := range l.VersionsOf(revisions.ID{Kind: revisions.KindPod, Namespace: pod.Namespace, Name: pod.Name}) {
+		if v.Revision > l.Revision {
 			break
 		}
 		was := marked
@@ -219,6 +221,6 @@ func (l evaluator) markedAt(pod *corev1.Pod, key string) int64 {
 
 // createdAt returns the revision that created the Node.
 func (l evaluator) createdAt(node *corev1.Node) int64 {
-	v, _ := l.at(ID{Kind: KindNode, Name: node.Name}, l.revision)
+	v, _ := l.At(revisions.ID{Kind: revisions.KindNode, Name: node.Name}, l.Revision)
 	return v.Created
 }

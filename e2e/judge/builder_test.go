@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // Users and taint key of the histories.
@@ -38,16 +39,16 @@ type builder struct {
 	testing.TB
 	now      time.Time
 	revision int64
-	versions []Version
-	writes   []Write
-	current  map[ID]metav1.Object
-	created  map[ID]int64
+	versions []revisions.Version
+	writes   []revisions.Write
+	current  map[revisions.ID]metav1.Object
+	created  map[revisions.ID]int64
 }
 
 func newBuilder(t testing.TB) *builder {
-	s := &builder{TB: t, now: begin, revision: 1, current: make(map[ID]metav1.Object), created: make(map[ID]int64)}
-	s.put(admin, KindPolicy, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: birthPolicy}})
-	s.put(admin, KindBinding, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: birthPolicy}})
+	s := &builder{TB: t, now: begin, revision: 1, current: make(map[revisions.ID]metav1.Object), created: make(map[revisions.ID]int64)}
+	s.put(admin, revisions.KindPolicy, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: birthPolicy}})
+	s.put(admin, revisions.KindBinding, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: birthPolicy}})
 	return s
 }
 
@@ -58,9 +59,9 @@ func (s *builder) pass(d time.Duration) *builder {
 }
 
 // put commits an object. The caller must not modify the object afterwards.
-func (s *builder) put(user string, kind Kind, object metav1.Object) *builder {
+func (s *builder) put(user string, kind revisions.Kind, object metav1.Object) *builder {
 	s.revision++
-	id := ID{kind, object.GetNamespace(), object.GetName()}
+	id := revisions.ID{Kind: kind, Namespace: object.GetNamespace(), Name: object.GetName()}
 	if _, known := s.current[id]; !known {
 		s.created[id] = s.revision
 		object.SetCreationTimestamp(metav1.NewTime(s.now.Truncate(time.Second)))
@@ -70,8 +71,8 @@ func (s *builder) put(user string, kind Kind, object metav1.Object) *builder {
 	}
 	s.current[id] = object
 	stored := object.(runtime.Object).DeepCopyObject().(metav1.Object) //nolint:forcetypeassert // a test's own objects
-	s.versions = append(s.versions, Version{ID: id, Revision: s.revision, Created: s.created[id], Object: stored})
-	s.writes = append(s.writes, Write{
+	s.versions = append(s.versions, revisions.Version{ID: id, Revision: s.revision, Created: s.created[id], Object: stored})
+	s.writes = append(s.writes, revisions.Write{
 		Revision: s.revision, User: user, AuditID: fmt.Sprint("request-", s.revision), Verb: "patch",
 		Received: s.now, Done: s.now.Add(time.Millisecond),
 	})
@@ -81,7 +82,7 @@ func (s *builder) put(user string, kind Kind, object metav1.Object) *builder {
 // repeats adds n patches that change nothing to the last revision.
 func (s *builder) repeats(user string, n int) *builder {
 	for range n {
-		s.writes = append(s.writes, Write{
+		s.writes = append(s.writes, revisions.Write{
 			Revision: s.revision, User: user, AuditID: fmt.Sprint("again-", s.revision), Verb: "patch",
 			Received: s.now, Done: s.now.Add(time.Millisecond),
 		})
@@ -91,10 +92,10 @@ func (s *builder) repeats(user string, n int) *builder {
 }
 
 // remove deletes an object.
-func (s *builder) remove(kind Kind, namespace, name string) *builder {
+func (s *builder) remove(kind revisions.Kind, namespace, name string) *builder {
 	s.revision++
-	id := ID{kind, namespace, name}
-	s.versions = append(s.versions, Version{ID: id, Revision: s.revision, Created: s.created[id]})
+	id := revisions.ID{Kind: kind, Namespace: namespace, Name: name}
+	s.versions = append(s.versions, revisions.Version{ID: id, Revision: s.revision, Created: s.created[id]})
 	delete(s.current, id)
 	return s.pass(time.Millisecond)
 }
@@ -115,7 +116,7 @@ func (s *builder) gate(change ...func(*v1alpha1.NodeGate)) *builder {
 	for _, condition := range []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionReady} {
 		ng.Status.Conditions = append(ng.Status.Conditions, metav1.Condition{Type: condition, Status: metav1.ConditionTrue, ObservedGeneration: 1})
 	}
-	s.put(admin, KindNodeGate, ng)
+	s.put(admin, revisions.KindNodeGate, ng)
 	return s.pass(time.Minute)
 }
 
@@ -124,9 +125,9 @@ func (s *builder) daemonGate() *builder { return s.gate().daemonSet().born("a") 
 
 // edits changes the gate.
 func (s *builder) edits(change func(*v1alpha1.NodeGate)) *builder {
-	ng := s.current[ID{Kind: KindNodeGate, Name: "agent"}].(*v1alpha1.NodeGate) //nolint:forcetypeassert // a test's own objects
+	ng := s.current[revisions.ID{Kind: revisions.KindNodeGate, Name: "agent"}].(*v1alpha1.NodeGate) //nolint:forcetypeassert // a test's own objects
 	change(ng)
-	return s.put(admin, KindNodeGate, ng)
+	return s.put(admin, revisions.KindNodeGate, ng)
 }
 
 // contended sets the gate's condition Contended to True.
@@ -219,7 +220,7 @@ func manual(ng *v1alpha1.NodeGate) { ng.Spec.Reopen = v1alpha1.ReopenManual }
 // daemonSet creates DaemonSet agent.
 func (s *builder) daemonSet() *builder {
 	labels := map[string]string{"app": "agent"}
-	s.put(admin, KindDaemonSet, &appsv1.DaemonSet{
+	s.put(admin, revisions.KindDaemonSet, &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "agent", Labels: labels},
 		Spec: appsv1.DaemonSetSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -242,16 +243,16 @@ func (s *builder) register(name string, change ...func(*corev1.Node)) *builder {
 	for _, f := range change {
 		f(node)
 	}
-	return s.put("system:node:"+name, KindNode, node)
+	return s.put("system:node:"+name, revisions.KindNode, node)
 }
 
 // edit changes a node as a user.
 func (s *builder) edit(user, name string, change ...func(*corev1.Node)) *builder {
-	node := s.current[ID{Kind: KindNode, Name: name}].(*corev1.Node) //nolint:forcetypeassert // a test's own objects
+	node := s.current[revisions.ID{Kind: revisions.KindNode, Name: name}].(*corev1.Node) //nolint:forcetypeassert // a test's own objects
 	for _, f := range change {
 		f(node)
 	}
-	return s.put(user, KindNode, node)
+	return s.put(user, revisions.KindNode, node)
 }
 
 // opens opens the gate on a node as nodegate.
@@ -293,12 +294,12 @@ func (s *builder) reboots(name string) *builder {
 }
 
 func (s *builder) bootOf(name string) string {
-	return s.current[ID{Kind: KindNode, Name: name}].(*corev1.Node).Status.NodeInfo.BootID //nolint:forcetypeassert // a test's own objects
+	return s.current[revisions.ID{Kind: revisions.KindNode, Name: name}].(*corev1.Node).Status.NodeInfo.BootID //nolint:forcetypeassert // a test's own objects
 }
 
 // runs reports this container of the daemon's pod on a node, ready or not.
 func (s *builder) runs(name, container string, isReady bool, change ...func(*corev1.Pod)) *builder {
-	id := ID{KindPod, "system", "agent-" + name}
+	id := revisions.ID{Kind: revisions.KindPod, Namespace: "system", Name: "agent-" + name}
 	pod, known := s.current[id].(*corev1.Pod)
 	if !known {
 		pod = s.newDaemonPod(name)
@@ -312,24 +313,24 @@ func (s *builder) runs(name, container string, isReady bool, change ...func(*cor
 	for _, f := range change {
 		f(pod)
 	}
-	return s.put("system:node:"+name, KindPod, pod)
+	return s.put("system:node:"+name, revisions.KindPod, pod)
 }
 
 // finishes reports the phase of a pod on node "a" that runs once. Its label names a boot.
 func (s *builder) finishes(name, boot string, phase corev1.PodPhase, change ...func(*corev1.Pod)) *builder {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name, Labels: map[string]string{"app": "run", v1alpha1.BootLabel: boot}}}
 	pod.Spec.NodeName, pod.Status.Phase = "a", phase
-	if before, known := s.current[ID{KindPod, "system", name}]; known {
+	if before, known := s.current[revisions.ID{Kind: revisions.KindPod, Namespace: "system", Name: name}]; known {
 		pod.UID, pod.CreationTimestamp = before.GetUID(), before.GetCreationTimestamp()
 	}
 	for _, f := range change {
 		f(pod)
 	}
-	return s.put("system:node:a", KindPod, pod)
+	return s.put("system:node:a", revisions.KindPod, pod)
 }
 
 func (s *builder) newDaemonPod(node string) *corev1.Pod {
-	ds := s.current[ID{KindDaemonSet, "system", "agent"}].(*appsv1.DaemonSet) //nolint:forcetypeassert // a test's own objects
+	ds := s.current[revisions.ID{Kind: revisions.KindDaemonSet, Namespace: "system", Name: "agent"}].(*appsv1.DaemonSet) //nolint:forcetypeassert // a test's own objects
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "system", Name: "agent-" + node,
 		Labels:          map[string]string{"app": "agent", appsv1.ControllerRevisionHashLabelKey: "1", v1alpha1.DaemonPodLabel: "1"},
@@ -341,7 +342,7 @@ func (s *builder) newDaemonPod(node string) *corev1.Pod {
 
 // registers registers a CSI driver as the kubelet.
 func (s *builder) registers(node, driver string, owner types.UID) *builder {
-	s.put("system:node:"+node, KindCSINode, &storagev1.CSINode{
+	s.put("system:node:"+node, revisions.KindCSINode, &storagev1.CSINode{
 		ObjectMeta: metav1.ObjectMeta{Name: node, OwnerReferences: []metav1.OwnerReference{{Kind: "Node", Name: node, UID: owner}}},
 		Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver}}},
 	})
@@ -364,7 +365,7 @@ func (s *builder) publishes(name string, owner types.UID, generation, count int6
 		}
 		slice.Spec.Devices = append(slice.Spec.Devices, device)
 	}
-	return s.put("system:node:a", KindResourceSlice, slice)
+	return s.put("system:node:a", revisions.KindResourceSlice, slice)
 }
 
 // judged returns the verdict after a quiet minute.
@@ -374,7 +375,7 @@ func (s *builder) judged() *Verdict {
 }
 
 func (s *builder) judgedNow() *Verdict {
-	h := NewHistory(1, s.revision, s.now, slices.Clone(s.versions), s.writes)
+	h := revisions.New(1, s.revision, s.now, slices.Clone(s.versions), s.writes)
 	return Judge(h, Config{Controller: nodegate, Lag: DefaultLag, Quiet: DefaultQuiet, Operators: []string{admin}})
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // isBudgeted reports whether closing for this reason needs budget.
@@ -58,14 +59,14 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 func (t *trial) unjustifiedClosing(c *change, gate string, before, after record, reason v1alpha1.Reason) string {
 	first := ""
 	for _, m := range t.ofGate(t.window(c), c, gate) {
-		ng := m.gate(gate)
+		ng := m.Gate(gate)
 		why := ""
 		switch {
 		case ng == nil:
 			why = "the gate does not exist"
 		case ng.Spec.Mode == v1alpha1.ModePaused || ng.Spec.Mode == v1alpha1.ModeDryRun:
 			why = "the gate is in mode " + string(ng.Spec.Mode)
-		case !selects(ng, m.node(c.name)):
+		case !selects(ng, m.Node(c.name)):
 			why = "the gate does not select the node"
 		default:
 			why = t.unfounded(c, m, ng, before, after, reason)
@@ -79,8 +80,8 @@ func (t *trial) unjustifiedClosing(c *change, gate string, before, after record,
 }
 
 // unfounded returns why one moment does not support the reason, or "" if it does.
-func (t *trial) unfounded(c *change, m moment, ng *v1alpha1.NodeGate, before, after record, reason v1alpha1.Reason) string {
-	node := m.node(c.name)
+func (t *trial) unfounded(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, before, after record, reason v1alpha1.Reason) string {
+	node := m.Node(c.name)
 	unless := func(is bool, why string) string {
 		if is {
 			return ""
@@ -91,10 +92,10 @@ func (t *trial) unfounded(c *change, m moment, ng *v1alpha1.NodeGate, before, af
 	case v1alpha1.ReasonBirth, v1alpha1.ReasonAdopted:
 		return t.unfoundedAdmission(c, m, ng, before, reason)
 	case v1alpha1.ReasonOverridden:
-		o, inForce := overrideOf(node, ng.Name, t.clock.earliest(c.revision))
+		o, inForce := overrideOf(node, ng.Name, t.Earliest(c.revision))
 		return unless(inForce && o.State == v1alpha1.StateClosed, "no override requests it")
 	case v1alpha1.ReasonOverrideEnded:
-		o, inForce := overrideOf(node, ng.Name, t.clock.latest(c.revision))
+		o, inForce := overrideOf(node, ng.Name, t.Latest(c.revision))
 		if inForce && o.State == v1alpha1.StateOpen {
 			return "an override keeps the gate open"
 		}
@@ -110,9 +111,9 @@ func (t *trial) unfounded(c *change, m moment, ng *v1alpha1.NodeGate, before, af
 
 // unfoundedAdmission is unfounded for nodes that become members with the gate closed. A node on
 // which an openWhen gate was open was a member, unless the record is that of an earlier Node.
-func (t *trial) unfoundedAdmission(c *change, m moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
+func (t *trial) unfoundedAdmission(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
 	former := !before.Since.IsZero() && before.Since.Before(c.before.CreationTimestamp.Time)
-	carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return taintOn(m.node(c.name), own) != nil })
+	carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return taintOn(m.Node(c.name), own) != nil })
 	own, _ := recordOf(c.before, ng.Name)
 	switch {
 	case before.State == v1alpha1.StateOpen && !former && !ng.Spec.Follows():
@@ -128,8 +129,8 @@ func (t *trial) unfoundedAdmission(c *change, m moment, ng *v1alpha1.NodeGate, b
 }
 
 // unfoundedByBoot is unfounded for reboots, unreachable nodes and shutdowns.
-func (t *trial) unfoundedByBoot(c *change, m moment, ng *v1alpha1.NodeGate, before, after record, reason v1alpha1.Reason) string {
-	node := m.node(c.name)
+func (t *trial) unfoundedByBoot(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, before, after record, reason v1alpha1.Reason) string {
+	node := m.Node(c.name)
 	wasOpen := before.State == v1alpha1.StateOpen
 	switch {
 	case wasOpen && ng.Spec.ReclosePolicy == v1alpha1.RecloseNever || ng.Spec.Follows():
@@ -151,22 +152,22 @@ func (t *trial) unfoundedByBoot(c *change, m moment, ng *v1alpha1.NodeGate, befo
 }
 
 // unfoundedUnreachable is unfounded for unreachable nodes.
-func (t *trial) unfoundedUnreachable(c *change, m moment, ng *v1alpha1.NodeGate, wasOpen bool) string {
+func (t *trial) unfoundedUnreachable(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, wasOpen bool) string {
 	switch {
-	case !isUnreachable(m.node(c.name)):
+	case !isUnreachable(m.Node(c.name)):
 		return "the node's Ready condition is not Unknown"
 	case !wasOpen:
 		return ""
 	case effectOf(ng) == corev1.TaintEffectNoExecute:
 		return "a gate with NoExecute does not close on an unreachable node"
-	case t.certainlyPartitioned(c, zoneOf(m.node(c.name))):
+	case t.certainlyPartitioned(c, zoneOf(m.Node(c.name))):
 		return "the node's zone may be partitioned: most of its nodes are unreachable"
 	}
 	return ""
 }
 
 // unfoundedUnobserved is unfounded for a boot whose start was not observed.
-func (t *trial) unfoundedUnobserved(c *change, m moment, ng *v1alpha1.NodeGate) string {
+func (t *trial) unfoundedUnobserved(c *change, m revisions.Moment, ng *v1alpha1.NodeGate) string {
 	if effectOf(ng) == corev1.TaintEffectNoExecute {
 		return "a gate with NoExecute does not close for a boot whose start was not observed"
 	}
@@ -178,19 +179,19 @@ func (t *trial) unfoundedUnobserved(c *change, m moment, ng *v1alpha1.NodeGate) 
 
 // since returns the moment or, if it is earlier than the creation of the gate, the
 // moment of the creation: nodegate did not read pods for the gate before that.
-func (t *trial) since(m moment, ng *v1alpha1.NodeGate) moment {
-	if versions := t.byID[ID{Kind: KindNodeGate, Name: ng.Name}]; len(versions) > 0 {
-		m.revision = max(m.revision, versions[len(versions)-1].Created)
+func (t *trial) since(m revisions.Moment, ng *v1alpha1.NodeGate) revisions.Moment {
+	if versions := t.VersionsOf(revisions.ID{Kind: revisions.KindNodeGate, Name: ng.Name}); len(versions) > 0 {
+		m.Revision = max(m.Revision, versions[len(versions)-1].Created)
 	}
 	return m
 }
 
 // longAgo returns how long ago the node's boot began, or "" if it is recent enough for
 // closing without budget.
-func (t *trial) longAgo(c *change, m moment) string {
-	l := t.evaluator(m, c.name, t.clock.earliest(c.revision), true)
+func (t *trial) longAgo(c *change, m revisions.Moment) string {
+	l := t.evaluator(m, c.name, t.Earliest(c.revision), true)
 	current := l.boots.current(l.node)
-	age := t.clock.earliest(c.revision).Sub(t.clock.latest(current.from))
+	age := t.Earliest(c.revision).Sub(t.Latest(current.from))
 	if age > provenAfter+t.Lag {
 		return fmt.Sprintf("the boot began %s ago, and closing for it needs budget", age.Round(time.Second))
 	}
@@ -206,12 +207,12 @@ func effectOf(ng *v1alpha1.NodeGate) corev1.TaintEffect {
 }
 
 // unfoundedBySignals is unfounded for the reasons that need budget.
-func (t *trial) unfoundedBySignals(c *change, m moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
+func (t *trial) unfoundedBySignals(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
 	existing := ng.Spec.ExistingNodes
 	wants := false
 	switch reason {
 	case v1alpha1.ReasonSignalsHold:
-		r, why := t.evaluator(m, c.name, t.clock.latest(c.revision), false).all(ng.Spec.CloseWhen)
+		r, why := t.evaluator(m, c.name, t.Latest(c.revision), false).all(ng.Spec.CloseWhen)
 		if wants = ng.Spec.Follows(); wants && r != holds && r != notJudged {
 			return why
 		}
@@ -237,9 +238,9 @@ func (t *trial) unfoundedBySignals(c *change, m moment, ng *v1alpha1.NodeGate, b
 // unfoundedExisting is unfounded for nodes that existed before the gate. The signals matter when
 // such a node becomes a member, but not when the reason of a closed gate changes. The node had no
 // record, so nodegate need not know what is from before its boot.
-func (t *trial) unfoundedExisting(c *change, m moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
+func (t *trial) unfoundedExisting(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
 	switch {
-	case reason == v1alpha1.ReasonExistingIdle && slices.ContainsFunc(t.since(m, ng).pods(c.name), isWorkload):
+	case reason == v1alpha1.ReasonExistingIdle && slices.ContainsFunc(t.since(m, ng).Pods(c.name), isWorkload):
 		return "a workload is on the node"
 	case before.State == v1alpha1.StateClosed, t.noneLost(c, m, ng, true) == "":
 		return ""
@@ -252,8 +253,8 @@ func (t *trial) unfoundedExisting(c *change, m moment, ng *v1alpha1.NodeGate, be
 
 // noneLost returns why the signals of an openWhen gate do not close it: all hold, or those that do
 // not are unknown. It returns "" otherwise. Time may have passed since nodegate read the signals.
-func (t *trial) noneLost(c *change, m moment, ng *v1alpha1.NodeGate, evidence bool) (why string) {
-	for _, now := range []time.Time{t.clock.earliest(c.revision).Add(-t.Lag), t.clock.latest(c.revision)} {
+func (t *trial) noneLost(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, evidence bool) (why string) {
+	for _, now := range []time.Time{t.Earliest(c.revision).Add(-t.Lag), t.Latest(c.revision)} {
 		r, because := t.evaluator(m, c.name, now, evidence).all(ng.Spec.OpenWhen)
 		if r != holds && r != unknown {
 			return ""
@@ -270,16 +271,16 @@ func (t *trial) budget(c *change, gate string, counts func(*corev1.Node) bool) (
 	window := t.window(c)
 	zone := zoneOf(c.after)
 	for _, m := range t.ofGate(window, c, gate) {
-		if ng := m.gate(gate); ng != nil {
+		if ng := m.Gate(gate); ng != nil {
 			allowed = max(allowed, maxReclosed(ng, m, zone))
 		}
 	}
-	for _, node := range t.moment(c.revision).allNodes() {
+	for _, node := range t.Moment(c.revision).AllNodes() {
 		if !counts(node) || zoneOf(node) != zone {
 			continue
 		}
-		moved := slices.ContainsFunc(window, func(m moment) bool {
-			earlier := m.node(node.Name)
+		moved := slices.ContainsFunc(window, func(m revisions.Moment) bool {
+			earlier := m.Node(node.Name)
 			return earlier != nil && earlier.UID == node.UID && zoneOf(earlier) != zone
 		})
 		if !moved {
@@ -290,9 +291,9 @@ func (t *trial) budget(c *change, gate string, counts func(*corev1.Node) bool) (
 }
 
 // maxReclosed returns how many nodes of a zone may be closed under the gate's budget.
-func maxReclosed(ng *v1alpha1.NodeGate, m moment, zone string) int {
+func maxReclosed(ng *v1alpha1.NodeGate, m revisions.Moment, zone string) int {
 	selected := 0
-	for _, node := range m.allNodes() {
+	for _, node := range m.AllNodes() {
 		if zoneOf(node) == zone && selects(ng, node) {
 			selected++
 		}

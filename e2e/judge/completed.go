@@ -22,10 +22,10 @@ func (l evaluator) completed(s *v1alpha1.CompletedSignal) (reading, string) {
 	}
 	result, why := notYet, "no pod that names the current boot has succeeded"
 	seen := make(map[types.UID]bool)
-	for _, id := range l.podsOf[l.node.Name] {
-		for _, v := range l.byID[id] {
+	for _, id := range l.PodsOf(l.node.Name) {
+		for _, v := range l.VersionsOf(id) {
 			pod, ok := v.Object.(*corev1.Pod)
-			if !ok || v.Revision > l.revision || seen[pod.UID] || pod.Status.Phase != corev1.PodSucceeded || !l.ran(pod, s.Namespace, selector) {
+			if !ok || v.Revision > l.Revision || seen[pod.UID] || pod.Status.Phase != corev1.PodSucceeded || !l.ran(pod, s.Namespace, selector) {
 				continue
 			}
 			seen[pod.UID] = true
@@ -51,7 +51,7 @@ func (l evaluator) ran(pod *corev1.Pod, namespace string, selector labels.Select
 func (l evaluator) success(pod *corev1.Pod, s *v1alpha1.CompletedSignal, selector labels.Selector) (reading, string) {
 	ended, exists := l.endOf(pod), false
 	result, why := holds, ""
-	for _, other := range l.moment.pods(l.node.Name) {
+	for _, other := range l.Moment.Pods(l.node.Name) {
 		switch {
 		case !l.ran(other, s.Namespace, selector):
 			continue

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // gateOf returns the gate to which a condition of a Node belongs, and whether it belongs to
@@ -80,21 +81,21 @@ func (t *trial) unpublished(c *change, gate string, condition corev1.NodeConditi
 // judgeFinalConditions judges that the Node finally has the conditions of exactly the gates that
 // publish it (L), except that the budget may allow fewer.
 func (t *trial) judgeFinalConditions(node *corev1.Node) {
-	m := t.moment(t.To)
+	m := t.Moment(t.To)
 	for _, condition := range node.Status.Conditions {
-		if gate, belongs := gateOf(condition); belongs && m.gate(gate) == nil {
+		if gate, belongs := gateOf(condition); belongs && m.Gate(gate) == nil {
 			t.checked(RuleQuiet, "conditions of gates that do not exist")
 			t.finalViolation(node, gate, record{}, "the gate does not exist, and the node has its condition")
 		}
 	}
-	for _, ng := range m.gates() {
+	for _, ng := range m.Gates() {
 		if t.unjudged(node, ng) == "" && (selects(ng, node) || !t.leaving(node, ng)) {
 			t.judgeFinalCondition(m, node, ng)
 		}
 	}
 }
 
-func (t *trial) judgeFinalCondition(m moment, node *corev1.Node, ng *v1alpha1.NodeGate) {
+func (t *trial) judgeFinalCondition(m revisions.Moment, node *corev1.Node, ng *v1alpha1.NodeGate) {
 	r, _ := recordOf(node, ng.Name)
 	has := isPublished(node, ng.Name)
 	if !ng.Spec.Deadline.Publishes() || !ng.Spec.Enforces() || !selects(ng, node) || !r.closed() || !r.Overdue {
@@ -111,8 +112,8 @@ func (t *trial) judgeFinalCondition(m moment, node *corev1.Node, ng *v1alpha1.No
 }
 
 // published returns the number of nodes in the node's zone that have the gate's condition.
-func (t *trial) published(m moment, ng *v1alpha1.NodeGate, node *corev1.Node) (n int) {
-	for _, other := range m.allNodes() {
+func (t *trial) published(m revisions.Moment, ng *v1alpha1.NodeGate, node *corev1.Node) (n int) {
+	for _, other := range m.AllNodes() {
 		if zoneOf(other) == zoneOf(node) && isPublished(other, ng.Name) {
 			n++
 		}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // closingExisting makes the gate close on existing nodes.
@@ -40,7 +41,7 @@ var existingHistories = []history{
 		}).closes("a", v1alpha1.ReasonExisting)
 	}},
 	{RuleClosing, "closes on an existing node because its daemon is known from an earlier Node", "", func(s *builder) {
-		s.daemonSet().register("a").runs("a", "c1", true).pass(time.Minute).remove(KindNode, "", "a").register("a").pass(time.Second)
+		s.daemonSet().register("a").runs("a", "c1", true).pass(time.Minute).remove(revisions.KindNode, "", "a").register("a").pass(time.Second)
 		s.gate(closingExisting).pass(-time.Minute).closes("a", v1alpha1.ReasonExisting)
 	}},
 	{RuleClosing, "closes on an idle node although its signals hold", "no signal is false: all hold", func(s *builder) {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 	"github.com/nodegate/nodegate/presets"
 )
 
@@ -122,8 +123,8 @@ func taintOn(node *corev1.Node, t v1alpha1.Taint) *corev1.Taint {
 }
 
 // isGateKey reports whether a gate uses the taint key in this state.
-func (m moment) isGateKey(key string) bool {
-	return slices.ContainsFunc(m.gates(), func(ng *v1alpha1.NodeGate) bool {
+func isGateKey(m revisions.Moment, key string) bool {
+	return slices.ContainsFunc(m.Gates(), func(ng *v1alpha1.NodeGate) bool {
 		return slices.ContainsFunc(ng.Spec.Taints(), func(t v1alpha1.Taint) bool { return t.Key == key })
 	})
 }
@@ -141,7 +142,7 @@ func (l evaluator) belongs(ds *appsv1.DaemonSet) bool {
 	}
 	for i := range l.node.Spec.Taints {
 		t := &l.node.Spec.Taints[i]
-		if t.Effect == corev1.TaintEffectPreferNoSchedule || l.transient(t.Key) || l.isGateKey(t.Key) {
+		if t.Effect == corev1.TaintEffectPreferNoSchedule || l.transient(t.Key) || isGateKey(l.Moment, t.Key) {
 			continue
 		}
 		if !schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), spec.Tolerations, t, false) {
@@ -149,4 +150,11 @@ func (l evaluator) belongs(ds *appsv1.DaemonSet) bool {
 		}
 	}
 	return true
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // judgeForeign judges what a write of a Node changes, and by which user (S2).
@@ -65,8 +66,8 @@ func (t *trial) mayChange(c *change, path []string) bool {
 	case strings.HasPrefix(key, v1alpha1.OverrideAnnotationPrefix):
 		return !remains
 	}
-	return remains && isDigits(value) && slices.ContainsFunc(t.window(c), func(m moment) bool {
-		return slices.ContainsFunc(m.gates(), func(ng *v1alpha1.NodeGate) bool { return ng.Spec.OpenedAtAnnotation == key })
+	return remains && isDigits(value) && slices.ContainsFunc(t.window(c), func(m revisions.Moment) bool {
+		return slices.ContainsFunc(m.Gates(), func(ng *v1alpha1.NodeGate) bool { return ng.Spec.OpenedAtAnnotation == key })
 	})
 }
 
@@ -109,15 +110,15 @@ func isFull(node *corev1.Node) bool {
 
 // owner returns the gate that owns a taint: a gate whose record refers to it, or one
 // that selects the node and has it in its spec. It returns "" for a foreign taint.
-func (t *trial) owner(c *change, window []moment, taint corev1.Taint) string {
+func (t *trial) owner(c *change, window []revisions.Moment, taint corev1.Taint) string {
 	for _, node := range []*corev1.Node{c.before, c.after} {
 		if gate := holderOf(node, taint); gate != "" {
 			return gate
 		}
 	}
 	for _, m := range window {
-		for _, ng := range m.gates() {
-			if ng.Spec.Enforces() && owns(ng, taint) && selects(ng, m.node(c.name)) {
+		for _, ng := range m.Gates() {
+			if ng.Spec.Enforces() && owns(ng, taint) && selects(ng, m.Node(c.name)) {
 				return ng.Name
 			}
 		}
@@ -150,7 +151,7 @@ func texts(taints []corev1.Taint) string {
 
 // judgeForgery judges the records that a Node is created with.
 func (t *trial) judgeForgery(c *change) {
-	if !t.moment(c.revision-1).exists(KindPolicy, birthPolicy) {
+	if !t.Moment(c.revision-1).Exists(revisions.KindPolicy, birthPolicy) {
 		return // a webhook may have written them
 	}
 	for _, name := range recordsOf(c.after) {
@@ -164,14 +165,14 @@ func (t *trial) judgeForgery(c *change) {
 // forged returns why a gate did not close with this record on a Node that is created, or "" if it
 // may have. The policy may still have an earlier spec of the gate, while nodegate does not run.
 func (t *trial) forged(c *change, gate string, r record) string {
-	closes := func(v Version) bool {
+	closes := func(v revisions.Version) bool {
 		ng, ok := v.Object.(*v1alpha1.NodeGate)
 		return ok && v.Revision < c.revision && !ng.Spec.Follows() && ng.Spec.Taint == r.taint() && selects(ng, c.after)
 	}
 	switch {
 	case r.State != v1alpha1.StateClosed || r.Reason != v1alpha1.ReasonBirth:
 		return ", not those of a birth"
-	case !slices.ContainsFunc(t.byID[ID{Kind: KindNodeGate, Name: gate}], closes):
+	case !slices.ContainsFunc(t.VersionsOf(revisions.ID{Kind: revisions.KindNodeGate, Name: gate}), closes):
 		return ", and no version of the gate closes this node with taint " + r.Taint
 	}
 	return ""

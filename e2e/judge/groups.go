@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // A gate with openTogether opens on a fit node when enough nodes of its group are fit. The
@@ -19,12 +20,12 @@ import (
 
 // groupOf returns the nodes of a node's group in a moment, without the node itself. The name
 // is empty if the node has no group.
-func groupOf(m moment, ng *v1alpha1.NodeGate, node *corev1.Node) (name string, others []*corev1.Node) {
+func groupOf(m revisions.Moment, ng *v1alpha1.NodeGate, node *corev1.Node) (name string, others []*corev1.Node) {
 	key := ng.Spec.OpenTogether.LabelKey
 	if name = node.Labels[key]; name == "" {
 		return "", nil
 	}
-	for _, other := range m.allNodes() {
+	for _, other := range m.AllNodes() {
 		if other.Name != node.Name && other.Labels[key] == name && selects(ng, other) {
 			others = append(others, other)
 		}
@@ -53,7 +54,7 @@ func neededIn(ng *v1alpha1.NodeGate, nodes []*corev1.Node) int {
 
 // fitness returns whether a node is fit in a moment: holds, notYet, or otherwise that this
 // is not certain.
-func (t *trial) fitness(m moment, ng *v1alpha1.NodeGate, node *corev1.Node, now time.Time) reading {
+func (t *trial) fitness(m revisions.Moment, ng *v1alpha1.NodeGate, node *corev1.Node, now time.Time) reading {
 	r, recorded := recordOf(node, ng.Name)
 	o, inForce := overrideOf(node, ng.Name, now) // a record does not name an override to its own state
 	switch {
@@ -76,12 +77,12 @@ func (t *trial) fitness(m moment, ng *v1alpha1.NodeGate, node *corev1.Node, now 
 // fitIn returns how many other nodes of a node's group were fit at some time in the window
 // before a change (possible), and how many of the last ones were fit at each (certain).
 func (t *trial) fitIn(c *change, ng *v1alpha1.NodeGate, others []*corev1.Node) (possible, certain int) {
-	since, now := t.clock.earliest(c.revision).Add(-t.Lag), t.clock.latest(c.revision)
+	since, now := t.Earliest(c.revision).Add(-t.Lag), t.Latest(c.revision)
 	for _, other := range others {
 		ever, always := false, true
-		for _, revision := range t.relevant(other.Name, since, c.revision) {
-			m := t.moment(revision)
-			node := m.node(other.Name)
+		for _, revision := range t.Relevant(other.Name, since, c.revision) {
+			m := t.Moment(revision)
+			node := m.Node(other.Name)
 			if node == nil {
 				always = false
 				continue
@@ -125,7 +126,7 @@ func (t *trial) unjustifiedByGroup(c *change, gate string, before record) string
 // can.
 func (t *trial) incomplete(c *change, ng *v1alpha1.NodeGate) (why string) {
 	for _, m := range t.window(c) {
-		node := m.node(c.name)
+		node := m.Node(c.name)
 		name, others := groupOf(m, ng, node)
 		needed := neededIn(ng, append(others, node))
 		possible, _ := t.fitIn(c, ng, others)
@@ -144,7 +145,7 @@ func (t *trial) incomplete(c *change, ng *v1alpha1.NodeGate) (why string) {
 }
 
 // unfoundedByGroup is unfounded for a group that is incomplete.
-func (t *trial) unfoundedByGroup(c *change, m moment, ng *v1alpha1.NodeGate) string {
+func (t *trial) unfoundedByGroup(c *change, m revisions.Moment, ng *v1alpha1.NodeGate) string {
 	if !ng.Spec.ClosesTogether() {
 		return "the gate's spec does not close it for this reason"
 	}
@@ -153,11 +154,11 @@ func (t *trial) unfoundedByGroup(c *change, m moment, ng *v1alpha1.NodeGate) str
 
 // certainlyComplete returns why a node's group was complete in the whole window, or "" if it
 // may have been incomplete.
-func (t *trial) certainlyComplete(c *change, m moment, ng *v1alpha1.NodeGate) string {
-	node := m.node(c.name)
+func (t *trial) certainlyComplete(c *change, m revisions.Moment, ng *v1alpha1.NodeGate) string {
+	node := m.Node(c.name)
 	name, others := groupOf(m, ng, node)
 	_, certain := t.fitIn(c, ng, others)
-	if o, inForce := overrideOf(node, ng.Name, t.clock.earliest(c.revision)); !inForce || o.State != v1alpha1.StateClosed {
+	if o, inForce := overrideOf(node, ng.Name, t.Earliest(c.revision)); !inForce || o.State != v1alpha1.StateClosed {
 		certain++ // the node itself
 	}
 	if needed := neededIn(ng, append(others, node)); name != "" && (needed == 0 || certain < needed) {
@@ -169,7 +170,7 @@ func (t *trial) certainlyComplete(c *change, m moment, ng *v1alpha1.NodeGate) st
 // finallyComplete returns whether the group of a node that is fit is complete in the final
 // state. It is neither holds nor notYet if that is not certain.
 func (t *trial) finallyComplete(node *corev1.Node, ng *v1alpha1.NodeGate) reading {
-	m := t.moment(t.To)
+	m := t.Moment(t.To)
 	name, others := groupOf(m, ng, node)
 	needed := neededIn(ng, append(others, node))
 	if name == "" || needed == 0 {
@@ -213,7 +214,7 @@ func (t *trial) judgeFinalLoss(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 	if !ng.Spec.ClosesTogether() || r.Reason == v1alpha1.ReasonDeadlinePassed || t.finallyComplete(node, ng) != notYet {
 		return
 	}
-	m := t.moment(t.To)
+	m := t.Moment(t.To)
 	name, others := groupOf(m, ng, node)
 	if name == "" || neededIn(ng, append(others, node)) == 0 {
 		return // unknown, so the gate stays open

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // Config holds the facts about a run that its history does not contain.
@@ -41,10 +42,10 @@ const (
 )
 
 // Judge returns the verdict on a run.
-func Judge(h *History, c Config) *Verdict {
+func Judge(h *revisions.History, c Config) *Verdict {
 	t := &trial{History: h, Config: c, verdict: newVerdict(h), boots: make(map[string]*boots), foreignTaints: make(map[taintOf]int), left: make(map[taintOf]string)}
 	before := make(map[string]*corev1.Node)
-	for _, v := range h.nodes {
+	for _, v := range h.Nodes() {
 		node, _ := v.Object.(*corev1.Node)
 		if v.Revision > h.From {
 			t.judgeWrite(v, before[v.Name], node)
@@ -58,7 +59,7 @@ func Judge(h *History, c Config) *Verdict {
 
 // trial is a history with the findings so far.
 type trial struct {
-	*History
+	*revisions.History
 	Config
 	verdict *Verdict
 	boots   map[string]*boots
@@ -74,15 +75,15 @@ type change struct {
 	revision      int64
 	name          string
 	before, after *corev1.Node
-	by            Write
+	by            revisions.Write
 	// known is true if the audit log contains the request that made the revision; own
 	// is true if nodegate sent it.
 	known, own bool
 	// moments is what window returns, once it has been called.
-	moments []moment
+	moments []revisions.Moment
 }
 
-func (t *trial) judgeWrite(v Version, before, after *corev1.Node) {
+func (t *trial) judgeWrite(v revisions.Version, before, after *corev1.Node) {
 	c := &change{revision: v.Revision, name: v.Name, before: before, after: after}
 	if after == nil {
 		return
@@ -107,16 +108,16 @@ func (t *trial) judgeWrite(v Version, before, after *corev1.Node) {
 // answered with the revision of the previous write, and may be the first or the only
 // one in the log with this revision. Therefore, if a record changed, requests that
 // mention no record are ignored, and a request of nodegate takes precedence.
-func (t *trial) writer(c *change) (by Write, known bool) {
+func (t *trial) writer(c *change) (by revisions.Write, known bool) {
 	if c.before == nil || maps.Equal(recordTexts(c.before), recordTexts(c.after)) {
 		return t.Write(c.revision)
 	}
-	could := slices.DeleteFunc(slices.Clone(t.writes[c.revision]), func(w Write) bool { return w.NoRecords })
-	if i := slices.IndexFunc(could, func(w Write) bool { return w.User == t.Controller }); i >= 0 {
+	could := slices.DeleteFunc(slices.Clone(t.Writes(c.revision)), func(w revisions.Write) bool { return w.NoRecords })
+	if i := slices.IndexFunc(could, func(w revisions.Write) bool { return w.User == t.Controller }); i >= 0 {
 		return could[i], true
 	}
 	if len(could) == 0 {
-		return Write{}, false
+		return revisions.Write{}, false
 	}
 	return could[0], true
 }
@@ -194,7 +195,7 @@ func isRenamed(before, after record) bool {
 // start was not observed, regardless of their signals.
 func (t *trial) opens(c *change, gate string, before, after record, recorded bool) bool {
 	rebooted := before.Boot != "" && after.Boot != "" && before.Boot != after.Boot
-	switch ng := t.moment(c.revision - 1).gate(gate); {
+	switch ng := t.Moment(c.revision - 1).Gate(gate); {
 	case before.closed():
 		return true
 	case !recorded:
@@ -220,27 +221,27 @@ func (t *trial) gatesOf(c *change) []string {
 // window returns the moments on which the change may be based, newest first: the state
 // just before it, and the states that were current up to Lag earlier. Moments with an
 // earlier Node of the same name are excluded, because every patch tests the UID.
-func (t *trial) window(c *change) []moment {
+func (t *trial) window(c *change) []revisions.Moment {
 	if c.moments != nil {
 		return c.moments
 	}
-	since := t.clock.earliest(c.revision).Add(-t.Lag)
-	for _, revision := range t.relevant(c.name, since, c.revision) {
-		node := t.moment(revision).node(c.name)
+	since := t.Earliest(c.revision).Add(-t.Lag)
+	for _, revision := range t.Relevant(c.name, since, c.revision) {
+		node := t.Moment(revision).Node(c.name)
 		if node == nil || node.UID != c.before.UID {
 			break
 		}
-		c.moments = append(c.moments, t.moment(revision))
+		c.moments = append(c.moments, t.Moment(revision))
 	}
 	return c.moments
 }
 
 // windowOfBoot returns the moments of the window that have the Node's current boot ID,
 // because the patch of every opening tests it.
-func (t *trial) windowOfBoot(c *change) []moment {
+func (t *trial) windowOfBoot(c *change) []revisions.Moment {
 	moments := t.window(c)
 	for i, m := range moments {
-		if m.node(c.name).Status.NodeInfo.BootID != c.before.Status.NodeInfo.BootID {
+		if m.Node(c.name).Status.NodeInfo.BootID != c.before.Status.NodeInfo.BootID {
 			return moments[:i]
 		}
 	}
@@ -256,10 +257,10 @@ const seenAfter = 2 * time.Second
 // boot does not matter. Versions are omitted if the gate's status had shown a later
 // observed generation for seenAfter before the change.
 func (t *trial) specs(c *change, gate string) []*v1alpha1.NodeGate {
-	versions := t.byID[ID{Kind: KindNodeGate, Name: gate}]
+	versions := t.VersionsOf(revisions.ID{Kind: revisions.KindNodeGate, Name: gate})
 	versions = versions[:sort.Search(len(versions), func(i int) bool { return versions[i].Revision >= c.revision })]
-	observed := t.observed(versions, t.clock.earliest(c.revision).Add(-seenAfter))
-	since := t.clock.earliest(c.revision).Add(-t.Lag)
+	observed := t.observed(versions, t.Earliest(c.revision).Add(-seenAfter))
+	since := t.Earliest(c.revision).Add(-t.Lag)
 	var specs []*v1alpha1.NodeGate
 	for _, v := range slices.Backward(versions) {
 		ng, _ := v.Object.(*v1alpha1.NodeGate)
@@ -267,7 +268,7 @@ func (t *trial) specs(c *change, gate string) []*v1alpha1.NodeGate {
 		if repeats := n > 0 && ng != nil && specs[n-1] != nil && specs[n-1].UID == ng.UID && specs[n-1].Generation == ng.Generation; !repeats {
 			specs = append(specs, ng)
 		}
-		if t.clock.latest(v.Revision).Before(since) {
+		if t.Latest(v.Revision).Before(since) {
 			return withoutOutdated(specs, observed)
 		}
 	}
@@ -282,13 +283,13 @@ func (t *trial) specs(c *change, gate string) []*v1alpha1.NodeGate {
 // observed returns the highest status.observedGeneration that was committed until a
 // time, by the UID of the gate. A status cannot show that a later spec than the stored one was
 // observed, so a wrong status does not exclude all specs.
-func (t *trial) observed(versions []Version, until time.Time) map[types.UID]int64 {
+func (t *trial) observed(versions []revisions.Version, until time.Time) map[types.UID]int64 {
 	observed := make(map[types.UID]int64)
 	if t.Rewinds {
 		return observed
 	}
 	for _, v := range versions {
-		if ng, ok := v.Object.(*v1alpha1.NodeGate); ok && !t.clock.latest(v.Revision).After(until) {
+		if ng, ok := v.Object.(*v1alpha1.NodeGate); ok && !t.Latest(v.Revision).After(until) {
 			observed[ng.UID] = max(observed[ng.UID], min(ng.Status.ObservedGeneration, ng.Generation))
 		}
 	}
@@ -301,61 +302,21 @@ func withoutOutdated(specs []*v1alpha1.NodeGate, observed map[types.UID]int64) [
 
 // ofGate combines each moment of a window with each of the gate's specs: nodegate
 // watches them separately.
-func (t *trial) ofGate(window []moment, c *change, gate string) []moment {
-	var all []moment
+func (t *trial) ofGate(window []revisions.Moment, c *change, gate string) []revisions.Moment {
+	var all []revisions.Moment
 	specs := t.specs(c, gate)
 	for _, m := range window {
 		for _, ng := range specs {
-			all = append(all, m.declaring(gate, ng))
+			all = append(all, m.Declaring(gate, ng))
 		}
 	}
 	return all
 }
 
-// relevant returns the revisions below before that were current at some time after
-// since, newest first. It returns only revisions of the node and of the objects that
-// gates on it may depend on.
-func (t *trial) relevant(node string, since time.Time, before int64) []int64 {
-	revisions := []int64{before - 1}
-	add := func(id ID) {
-		versions := t.byID[id]
-		for i := sort.Search(len(versions), func(i int) bool { return versions[i].Revision >= before }) - 1; i >= 0; i-- {
-			revisions = append(revisions, versions[i].Revision)
-			if t.clock.latest(versions[i].Revision).Before(since) {
-				break // current at that time; earlier versions were not
-			}
-			// The version that it replaced was current until then.
-			revisions = append(revisions, versions[i].Revision-1)
-		}
-	}
-	add(ID{Kind: KindNode, Name: node})
-	add(ID{Kind: KindCSINode, Name: node})
-	for _, id := range slices.Concat(t.podsOf[node], t.slicesOf[node]) {
-		add(id)
-	}
-	for _, kind := range []Kind{KindDaemonSet, KindNodeGate} {
-		for _, id := range t.names[kind] {
-			add(id)
-		}
-	}
-	slices.Sort(revisions)
-	revisions = slices.Compact(revisions)
-	// The state of a revision is current until the next one is committed.
-	first := 0
-	for i := range revisions[:len(revisions)-1] {
-		if t.clock.latest(revisions[i+1]).Before(since) {
-			first = i + 1
-		}
-	}
-	revisions = slices.DeleteFunc(revisions[first:], func(r int64) bool { return r < t.From })
-	slices.Reverse(revisions)
-	return revisions
-}
-
 // evaluator returns an evaluator for a node in a moment, at a time. If evidence is true, pods from
 // before the boot need evidence of the boot.
-func (t *trial) evaluator(m moment, name string, now time.Time, evidence bool) evaluator {
-	l := evaluator{moment: m, node: m.node(name), now: now, doubtful: notJudged}
+func (t *trial) evaluator(m revisions.Moment, name string, now time.Time, evidence bool) evaluator {
+	l := evaluator{Moment: m, node: m.Node(name), now: now, doubtful: notJudged}
 	l.transient = func(key string) bool { return isTransient(key, t.TransientTaints) }
 	if evidence {
 		if t.boots[name] == nil {
@@ -373,7 +334,7 @@ func (t *trial) violation(rule Rule, c *change, gate, what, why string, args ...
 		who = fmt.Sprintf("%s (%s, audit ID %s)", c.by.User, c.by.Verb, c.by.AuditID)
 	}
 	t.verdict.Violations = append(t.verdict.Violations, Violation{
-		Rule: rule, Node: c.name, Gate: gate, Revision: c.revision, At: t.clock.latest(c.revision),
+		Rule: rule, Node: c.name, Gate: gate, Revision: c.revision, At: t.Latest(c.revision),
 		Who: who, What: what, Why: fmt.Sprintf(why, args...),
 	})
 }

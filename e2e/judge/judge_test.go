@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // history is a history that violates a rule, or complies with it.
@@ -92,7 +93,7 @@ var histories = []history{
 		s.pass(30 * time.Second).opens("a")
 	}},
 	{RuleOpening, "opens on a pod of an earlier Node", "from before the current boot or Node", func(s *builder) {
-		s.daemonGate().runs("a", "c1", true).pass(time.Minute).remove(KindNode, "", "a").born("a").opens("a")
+		s.daemonGate().runs("a", "c1", true).pass(time.Minute).remove(revisions.KindNode, "", "a").born("a").opens("a")
 	}},
 	{RuleOpening, "opens on the CSINode of an earlier Node", "belongs to an earlier Node", func(s *builder) {
 		s.gate(byCSIDriver).born("a").registers("a", "csi", "another").opens("a")
@@ -115,7 +116,7 @@ var histories = []history{
 		s.closes("a", v1alpha1.ReasonRebooted).opens("a")
 	}},
 	{RuleOpening, "opens on a run on an earlier Node", "no pod that names the current boot has succeeded", func(s *builder) {
-		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).pass(time.Minute).remove(KindNode, "", "a").born("a").opens("a")
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).pass(time.Minute).remove(revisions.KindNode, "", "a").born("a").opens("a")
 	}},
 	{RuleOpening, "opens on a run that failed", "no pod that names the current boot has succeeded", func(s *builder) {
 		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodFailed).opens("a")
@@ -125,7 +126,7 @@ var histories = []history{
 		s.finishes("run", "boot-1", corev1.PodSucceeded, func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(s.now)) }).opens("a")
 	}},
 	{RuleOpening, "opens on a run whose pod was deleted long ago", "", func(s *builder) {
-		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).remove(KindPod, "system", "run").pass(time.Hour).opens("a")
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).remove(revisions.KindPod, "system", "run").pass(time.Hour).opens("a")
 	}},
 	{RuleOpening, "opens although a later run has failed", "pod system/later was created after pod run, which succeeded, and has failed", func(s *builder) {
 		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).pass(time.Minute)
@@ -156,7 +157,7 @@ var histories = []history{
 		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded)
 	}},
 	{RuleQuiet, "stays closed because nodegate did not see the run", "", func(s *builder) {
-		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).remove(KindPod, "system", "run")
+		s.gate(byRun).born("a").finishes("run", "boot-1", corev1.PodSucceeded).remove(revisions.KindPod, "system", "run")
 	}},
 	{RuleOpening, "opens on the devices of the node", "", func(s *builder) {
 		s.gate(byDevices(0)).born("a", named("this")).publishes("a-1", "this", 1, 1).opens("a")
@@ -208,7 +209,7 @@ var histories = []history{
 		s.born("a", withTaint("ebs.csi.aws.com/agent-not-ready")).opens("a")
 	}},
 	{RuleOpening, "opens because the gate was deleted", "", func(s *builder) {
-		s.gate().born("a").remove(KindNodeGate, "", "agent").releases("a")
+		s.gate().born("a").remove(revisions.KindNodeGate, "", "agent").releases("a")
 	}},
 	{RuleOpening, "opens without a record and without a reason", "this is not a reason for opening", func(s *builder) {
 		s.gate().born("a").releases("a")
@@ -286,13 +287,13 @@ var histories = []history{
 		s.gate(byLabel).edits(paused).born("a", labelled).opens("a")
 	}},
 	{RuleOpening, "opens because a gate was renamed", "signal label does not hold", func(s *builder) {
-		s.gate(byLabel).born("a").remove(KindNodeGate, "", "agent").gate(byLabel, renamed)
+		s.gate(byLabel).born("a").remove(revisions.KindNodeGate, "", "agent").gate(byLabel, renamed)
 		s.edit(nodegate, "a", withoutTaint(gateTaint), unrecorded, func(n *corev1.Node) {
 			n.Annotations[v1alpha1.RecordAnnotationPrefix+"renamed"] = `{"state":"Open","reason":"SignalsHold","taint":"` + gateTaint + `:NoSchedule"}`
 		})
 	}},
 	{RuleClosing, "adopts the record of a renamed gate after a reboot", "", func(s *builder) {
-		s.gate(byLabel).born("a", labelled).remove(KindNodeGate, "", "agent").gate(byLabel, renamed).reboots("a")
+		s.gate(byLabel).born("a", labelled).remove(revisions.KindNodeGate, "", "agent").gate(byLabel, renamed).reboots("a")
 		closed := record{State: "Closed", Reason: "Rebooted", Boot: s.bootOf("a"), Taint: gateTaint + ":NoSchedule", Since: s.now}
 		s.edit(nodegate, "a", unrecorded, func(n *corev1.Node) {
 			text, _ := json.Marshal(closed)
@@ -301,8 +302,8 @@ var histories = []history{
 	}},
 	{RuleOpening, "adopts the record of a renamed gate", "", func(s *builder) {
 		s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", unlabelled)
-		record := s.current[ID{Kind: KindNode, Name: "a"}].GetAnnotations()[v1alpha1.RecordAnnotationPrefix+"agent"]
-		s.remove(KindNodeGate, "", "agent").gate(byLabel, renamed)
+		record := s.current[revisions.ID{Kind: revisions.KindNode, Name: "a"}].GetAnnotations()[v1alpha1.RecordAnnotationPrefix+"agent"]
+		s.remove(revisions.KindNodeGate, "", "agent").gate(byLabel, renamed)
 		s.edit(nodegate, "a", unrecorded, func(n *corev1.Node) { n.Annotations[v1alpha1.RecordAnnotationPrefix+"renamed"] = record })
 	}},
 	{RuleOpening, "opens because a label is missing for a moment", "the gate selected the node less than 30s ago", func(s *builder) {
@@ -334,7 +335,7 @@ var histories = []history{
 		s.daemonSet().born("a").runs("a", "c1", true)
 		other := s.newDaemonPod("a")
 		other.Name = "other"
-		s.put("system:node:a", KindPod, other).pass(time.Minute).opens("a")
+		s.put("system:node:a", revisions.KindPod, other).pass(time.Minute).opens("a")
 	}},
 	{RuleOpening, "a closeWhen gate opens although its signals hold", "all signals of the closeWhen gate hold", func(s *builder) {
 		s.gate(level).register("a", condition("BadDisk", corev1.ConditionTrue))
@@ -437,7 +438,7 @@ var histories = []history{
 		s.edits(func(ng *v1alpha1.NodeGate) { ng.Spec.Deadline.Condition = v1alpha1.DeadlineConditionNone }).pass(time.Minute)
 	}},
 	{RuleQuiet, "finally a node has the condition of a deleted gate", "the gate does not exist, and the node has its condition", func(s *builder) {
-		s.gate(publishing).born("a", overdue).edit(nodegate, "a", published).remove(KindNodeGate, "", "agent")
+		s.gate(publishing).born("a", overdue).edit(nodegate, "a", published).remove(revisions.KindNodeGate, "", "agent")
 		s.edit(nodegate, "a", func(n *corev1.Node) { n.Annotations = nil }, withoutTaint(gateTaint)).pass(time.Minute)
 	}},
 	{RuleForeign, "a kubelet writes a record", "its writer is neither nodegate nor an operator", func(s *builder) {
@@ -461,7 +462,7 @@ var histories = []history{
 		s.gate().register("a", withTaint(gateTaint), withTaint("other"), recorded(record{State: "Closed", Reason: "Birth", Taint: "other:NoSchedule"}))
 	}},
 	{RuleForeign, "a gate closes on a new node after it was deleted, because the policy still has it", "", func(s *builder) {
-		s.gate().remove(KindNodeGate, "", "agent").pass(time.Hour).born("a")
+		s.gate().remove(revisions.KindNodeGate, "", "agent").pass(time.Hour).born("a")
 	}},
 
 	// S3: No Node is ever visible ungated.
@@ -478,7 +479,7 @@ var histories = []history{
 		s.gate().pass(-time.Minute).register("a")
 	}},
 	{RuleBirth, "a node is created without the policy", "", func(s *builder) {
-		s.gate().remove(KindPolicy, "", birthPolicy).register("a")
+		s.gate().remove(revisions.KindPolicy, "", birthPolicy).register("a")
 	}},
 	{RuleBirth, "a node is created that the gate does not select", "", func(s *builder) {
 		s.gate(ofLabelled).register("a")
@@ -547,7 +548,7 @@ var histories = []history{
 	}},
 	{RuleClosing, "adopts the taint that another writer added, after a gate that was open was renamed", "", func(s *builder) {
 		s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", unlabelled, withTaint(gateTaint))
-		s.remove(KindNodeGate, "", "agent").gate(byLabel, renamed)
+		s.remove(revisions.KindNodeGate, "", "agent").gate(byLabel, renamed)
 		s.edit(nodegate, "a", unrecorded, recordedFor("renamed", record{State: "Closed", Reason: "Adopted", Taint: gateTaint + ":NoSchedule"}))
 	}},
 	{RuleClosing, "a gate with reclosePolicy Never closes after a reboot", "the gate's spec does not reclose it", func(s *builder) {
@@ -621,22 +622,22 @@ var histories = []history{
 		s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", withTaint(gateTaint)).edits(contended)
 	}},
 	{RuleClosing, "closes an idle node whose workload ended after the gate was created", "", func(s *builder) {
-		s.idle(func() { s.put(admin, KindPod, workload("a", corev1.PodSucceeded)) }, func() {})
+		s.idle(func() { s.put(admin, revisions.KindPod, workload("a", corev1.PodSucceeded)) }, func() {})
 	}},
 	{RuleClosing, "closes a node as idle that got a workload within the lag", "", func(s *builder) {
-		s.idle(func() {}, func() { s.put(admin, KindPod, workload("a", corev1.PodRunning)) })
+		s.idle(func() {}, func() { s.put(admin, revisions.KindPod, workload("a", corev1.PodRunning)) })
 	}},
 	{RuleClosing, "closes a node as idle that got its workload before the lag", "a workload is on the node", func(s *builder) {
-		s.idle(func() { s.put(admin, KindPod, workload("a", corev1.PodRunning)) }, func() {})
+		s.idle(func() { s.put(admin, revisions.KindPod, workload("a", corev1.PodRunning)) }, func() {})
 	}},
 	{RuleQuiet, "a deleted gate's node is not released", "the gate does not exist", func(s *builder) {
-		s.gate().born("a").remove(KindNodeGate, "", "agent")
+		s.gate().born("a").remove(revisions.KindNodeGate, "", "agent")
 	}},
 	{RuleQuiet, "an override outlasts its annotation", "an override that is not in force", func(s *builder) {
 		s.gate().born("a").overrides("a")
 	}},
 	{RuleQuiet, "a new node has no record", "the node is new to the gate", func(s *builder) {
-		s.gate().remove(KindPolicy, "", birthPolicy).register("a")
+		s.gate().remove(revisions.KindPolicy, "", birthPolicy).register("a")
 	}},
 	{RuleQuiet, "an existing node is ignored", "", func(s *builder) {
 		s.register("a").pass(time.Hour).gate()
@@ -775,25 +776,13 @@ func text(t *testing.T, v *Verdict) string {
 	return out.String()
 }
 
-// A request that changes nothing is answered with the revision of an earlier request.
-func TestRequestWithoutChangeIsNotTheWrite(t *testing.T) {
-	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
-	h := NewHistory(1, 9, at(10), nil, []Write{
-		{Revision: 5, User: "late", Received: at(0), Done: at(4)},
-		{Revision: 5, User: "first", Received: at(1), Done: at(2)},
-	})
-	if w, _ := h.Write(5); w.User != "first" {
-		t.Errorf("revision 5 is attributed to %q", w.User)
-	}
-}
-
 // A write of nodegate is attributed to nodegate, even if a request of another user that
 // changed nothing was answered with the same revision first.
 func TestRecordIsAttributedToNodegate(t *testing.T) {
 	s := newBuilder(t)
 	s.daemonGate().runs("a", "one", true).opens("a")
 	w := s.writes[len(s.writes)-1]
-	s.writes = append(s.writes, Write{Revision: w.Revision, User: otherUser, Received: w.Received, Done: w.Done.Add(-time.Microsecond)})
+	s.writes = append(s.writes, revisions.Write{Revision: w.Revision, User: otherUser, Received: w.Received, Done: w.Done.Add(-time.Microsecond)})
 	if v := s.judged(); len(v.Violations) > 0 {
 		t.Errorf("the verdict is\n%s", text(t, v))
 	}
@@ -812,23 +801,6 @@ func TestRequestWithoutRecordsWroteNone(t *testing.T) {
 	}
 	if last.NoRecords = false; len(s.judged().Violations) == 0 {
 		t.Error("another user wrote a record, but no violation was found")
-	}
-}
-
-// A revision that is not in the audit log was committed between its neighbors in the log.
-func TestClockBounds(t *testing.T) {
-	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
-	h := NewHistory(1, 9, at(10), nil, []Write{
-		{Revision: 3, Received: at(2), Done: at(9)},
-		{Revision: 5, Received: at(1), Done: at(4)}, // revision 3 was also committed by then
-		{Revision: 7, Received: at(6), Done: at(7)},
-	})
-	for revision, want := range map[int64][2]time.Time{
-		1: {{}, at(4)}, 3: {at(2), at(4)}, 4: {at(2), at(4)}, 6: {at(2), at(7)}, 7: {at(6), at(7)}, 8: {at(6), at(10)},
-	} {
-		if got := [2]time.Time{h.clock.earliest(revision), h.clock.latest(revision)}; got != want {
-			t.Errorf("revision %d was committed between %v, want %v", revision, got, want)
-		}
 	}
 }
 

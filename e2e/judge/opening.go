@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // judgeOpening judges a write of nodegate that opens a gate, or makes the node a
@@ -37,7 +38,7 @@ func (t *trial) judgeOpening(c *change, gate string, before, after record, recor
 // reasonToLeave returns why a node is no longer a member of a gate, or "" if it may be one.
 func (t *trial) reasonToLeave(c *change, gate string) v1alpha1.Reason {
 	for _, m := range t.ofGate(t.window(c), c, gate) {
-		ng, node := m.gate(gate), m.node(c.name)
+		ng, node := m.Gate(gate), m.Node(c.name)
 		switch {
 		case ng == nil:
 			return v1alpha1.ReasonGateDeleted
@@ -59,7 +60,7 @@ func (t *trial) reasonOfRelease(c *change, gate string, before record, none v1al
 	if reason := t.reasonToLeave(c, gate); reason != "" {
 		return reason
 	}
-	ng := t.moment(c.revision - 1).gate(gate)
+	ng := t.Moment(c.revision - 1).Gate(gate)
 	switch {
 	case before.State == v1alpha1.StateOpen && before.Override == v1alpha1.StateClosed: // only the override closed it
 		return v1alpha1.ReasonOverrideEnded
@@ -96,7 +97,7 @@ func (t *trial) unjustified(c *change, gate string, before record, reason v1alph
 	}
 	switch reason {
 	case v1alpha1.ReasonOverridden:
-		if o, inForce := overrideOf(c.before, gate, t.clock.earliest(c.revision)); !inForce || o.State != v1alpha1.StateOpen {
+		if o, inForce := overrideOf(c.before, gate, t.Earliest(c.revision)); !inForce || o.State != v1alpha1.StateOpen {
 			return "no override requests it"
 		}
 		return ""
@@ -104,7 +105,7 @@ func (t *trial) unjustified(c *change, gate string, before record, reason v1alph
 		if before.Override != v1alpha1.StateClosed {
 			return "no override kept the gate closed"
 		}
-		if o, inForce := overrideOf(c.before, gate, t.clock.latest(c.revision)); inForce && o.State == v1alpha1.StateClosed {
+		if o, inForce := overrideOf(c.before, gate, t.Latest(c.revision)); inForce && o.State == v1alpha1.StateClosed {
 			return "an override keeps the gate closed"
 		}
 		return ""
@@ -144,11 +145,11 @@ const leavesAfter = 30 * time.Second
 // stillMember returns why the node is still a member: the gate selected it less than
 // leavesAfter ago. It returns "" otherwise.
 func (t *trial) stillMember(c *change, gate string) string {
-	since := t.clock.earliest(c.revision).Add(t.Lag - leavesAfter)
-	for _, revision := range t.relevant(c.name, since, c.revision) {
-		m := t.moment(revision)
-		ng, node := m.gate(gate), m.node(c.name)
-		if t.clock.latest(revision).After(t.clock.earliest(c.revision).Add(-t.Lag)) || ng == nil || node == nil || node.UID != c.before.UID {
+	since := t.Earliest(c.revision).Add(t.Lag - leavesAfter)
+	for _, revision := range t.Relevant(c.name, since, c.revision) {
+		m := t.Moment(revision)
+		ng, node := m.Gate(gate), m.Node(c.name)
+		if t.Latest(revision).After(t.Earliest(c.revision).Add(-t.Lag)) || ng == nil || node == nil || node.UID != c.before.UID {
 			continue
 		}
 		if selects(ng, node) {
@@ -163,7 +164,7 @@ func (t *trial) stillMember(c *change, gate string) string {
 // watches them separately.
 func (t *trial) unjustifiedBySignals(c *change, name string, before record) string {
 	window := t.windowOfBoot(c)
-	now := t.clock.latest(c.revision)
+	now := t.Latest(c.revision)
 	first := ""
 	if len(window) == 0 {
 		return "the Node was re-created or rebooted just before"
@@ -193,10 +194,10 @@ func (t *trial) unjustifiedBySignals(c *change, name string, before record) stri
 
 // holdIn returns which of a gate's signals held in no moment of the window, or why
 // signals may not open the gate in any. It returns "" if they open it.
-func (t *trial) holdIn(window []moment, c *change, ng *v1alpha1.NodeGate, now time.Time) string {
+func (t *trial) holdIn(window []revisions.Moment, c *change, ng *v1alpha1.NodeGate, now time.Time) string {
 	open, first := false, ""
 	for _, m := range window {
-		why := blocked(m.node(c.name))
+		why := blocked(m.Node(c.name))
 		open, first = open || why == "", cmp.Or(first, why)
 	}
 	if !open {
@@ -226,7 +227,7 @@ func (t *trial) holdIn(window []moment, c *change, ng *v1alpha1.NodeGate, now ti
 
 // clearedIn returns why a closeWhen gate must stay closed, or "" if one of its signals
 // did not hold in some moment of the window.
-func (t *trial) clearedIn(window []moment, c *change, signals []v1alpha1.Signal, now time.Time) string {
+func (t *trial) clearedIn(window []revisions.Moment, c *change, signals []v1alpha1.Signal, now time.Time) string {
 	worst, why := holds, ""
 	for _, m := range window {
 		r, because := t.evaluator(m, c.name, now, false).all(signals)
@@ -261,7 +262,7 @@ func (t *trial) tooSoon(c *change, ng *v1alpha1.NodeGate, before record) string 
 	if since.IsZero() || before.Reason == v1alpha1.ReasonBirth {
 		since = c.before.CreationTimestamp.Time
 	}
-	if short := since.Add(least).Sub(t.clock.latest(c.revision)); short > time.Second {
+	if short := since.Add(least).Sub(t.Latest(c.revision)); short > time.Second {
 		return fmt.Sprintf("minClosedSeconds ends %s later", short.Round(time.Millisecond))
 	}
 	return ""
@@ -271,7 +272,7 @@ func (t *trial) tooSoon(c *change, ng *v1alpha1.NodeGate, before record) string 
 func (t *trial) unjustifiedByDeadline(c *change, name string, before record) string {
 	first := ""
 	for _, m := range t.ofGate(t.windowOfBoot(c), c, name) {
-		ng, node := m.gate(name), m.node(c.name)
+		ng, node := m.Gate(name), m.Node(c.name)
 		why := ""
 		switch {
 		case ng == nil || ng.Spec.Deadline == nil || ng.Spec.Deadline.Action != v1alpha1.DeadlineOpen:
@@ -304,7 +305,7 @@ func (t *trial) deadlineLeft(c *change, d *v1alpha1.Deadline, before record) str
 		return "the deadline has no limit"
 	}
 	due := since.Add(time.Duration(*shortest)*time.Second + time.Duration(before.SilentFor)*time.Second)
-	if short := due.Sub(t.clock.latest(c.revision)); short > time.Second {
+	if short := due.Sub(t.Latest(c.revision)); short > time.Second {
 		return fmt.Sprintf("the deadline passes %s later", short.Round(time.Millisecond))
 	}
 	return ""
@@ -314,7 +315,7 @@ func (t *trial) deadlineLeft(c *change, d *v1alpha1.Deadline, before record) str
 // a workload was on it in one.
 func (t *trial) isIdle(c *change) string {
 	for _, m := range t.window(c) {
-		if slices.ContainsFunc(m.pods(c.name), isWorkload) {
+		if slices.ContainsFunc(m.Pods(c.name), isWorkload) {
 			return ""
 		}
 	}

@@ -11,17 +11,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // judgeQuiet judges the final state, node by node and gate by gate (L).
 func (t *trial) judgeQuiet() {
-	m := t.moment(t.To)
-	for _, node := range m.allNodes() {
-		for _, ng := range m.gates() {
+	m := t.Moment(t.To)
+	for _, node := range m.AllNodes() {
+		for _, ng := range m.Gates() {
 			t.judgeFinal(node, ng)
 		}
 		for _, name := range recordsOf(node) {
-			if r, _ := recordOf(node, name); m.gate(name) == nil {
+			if r, _ := recordOf(node, name); m.Gate(name) == nil {
 				t.checked(RuleQuiet, "records of gates that do not exist")
 				t.finalViolation(node, name, r, "the gate does not exist")
 			}
@@ -40,12 +41,12 @@ const repeats = 3
 // judgeRepeats judges that nodegate does not patch a Node repeatedly without effect.
 // Such a patch is answered with the Node's current revision.
 func (t *trial) judgeRepeats() {
-	for _, v := range t.nodes {
-		answered := t.writes[v.Revision]
+	for _, v := range t.Nodes() {
+		answered := t.Writes(v.Revision)
 		if v.Revision < t.From || v.Object == nil || len(answered) == 0 {
 			continue
 		}
-		patches, last := 0, Write{}
+		patches, last := 0, revisions.Write{}
 		for _, w := range answered[1:] {
 			if w.User == t.Controller && w.Verb == "patch" {
 				patches, last = patches+1, w
@@ -150,9 +151,9 @@ func (t *trial) leaving(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
 	if !ng.Spec.Enforces() || node.Labels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue {
 		return false
 	}
-	for _, revision := range t.relevant(node.Name, t.End.Add(-leavesAfter-t.Quiet), t.To+1) {
-		m := t.moment(revision)
-		if then, spec := m.node(node.Name), m.gate(ng.Name); then != nil && spec != nil && selects(spec, then) {
+	for _, revision := range t.Relevant(node.Name, t.End.Add(-leavesAfter-t.Quiet), t.To+1) {
+		m := t.Moment(revision)
+		if then, spec := m.Node(node.Name), m.Gate(ng.Name); then != nil && spec != nil && selects(spec, then) {
 			return true
 		}
 	}
@@ -161,8 +162,8 @@ func (t *trial) leaving(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
 
 // judgeFinalTaints judges that taints and records agree.
 func (t *trial) judgeFinalTaints(node *corev1.Node) {
-	m := t.moment(t.To)
-	for _, ng := range m.gates() {
+	m := t.Moment(t.To)
+	for _, ng := range m.Gates() {
 		r, recorded := recordOf(node, ng.Name)
 		if !ng.Spec.Enforces() || !isTrue(ng, v1alpha1.ConditionAccepted) || t.contended(node, ng) || !selects(ng, node) {
 			continue
@@ -184,9 +185,9 @@ func (t *trial) judgeFinalTaints(node *corev1.Node) {
 // steady is false if the reading or the gate's record has changed within wait.
 func (t *trial) steady(node *corev1.Node, ng *v1alpha1.NodeGate, wait time.Duration) (result reading, why string, steady bool) {
 	record, _ := recordOf(node, ng.Name)
-	for i, revision := range t.relevant(node.Name, t.End.Add(-wait), t.To+1) {
-		m := t.moment(revision)
-		then := m.node(node.Name)
+	for i, revision := range t.Relevant(node.Name, t.End.Add(-wait), t.To+1) {
+		m := t.Moment(revision)
+		then := m.Node(node.Name)
 		if then == nil || then.UID != node.UID {
 			return result, why, false
 		}
@@ -207,12 +208,12 @@ func (t *trial) steady(node *corev1.Node, ng *v1alpha1.NodeGate, wait time.Durat
 }
 
 // reads returns the combined reading of the gate's signals on a node.
-func (t *trial) reads(m moment, node string, ng *v1alpha1.NodeGate, now time.Time) (reading, string) {
+func (t *trial) reads(m revisions.Moment, node string, ng *v1alpha1.NodeGate, now time.Time) (reading, string) {
 	if ng.Spec.Follows() {
 		return t.evaluator(m, node, now, false).all(ng.Spec.CloseWhen)
 	}
 	result, why := t.evaluator(m, node, now, true).all(ng.Spec.OpenWhen)
-	if no := blocked(m.node(node)); result == holds && no != "" {
+	if no := blocked(m.Node(node)); result == holds && no != "" {
 		return unknown, no
 	}
 	return result, why
@@ -285,7 +286,7 @@ func (t *trial) judgeFinalOpen(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 		t.judgeUnseenBoot(node, ng, r, result)
 	case isShuttingDown(node):
 		t.finalViolation(node, ng.Name, r, "the node is shutting down")
-	case isUnreachable(node) && effect != corev1.TaintEffectNoExecute && !t.moment(t.To).partitioned(zoneOf(node)):
+	case isUnreachable(node) && effect != corev1.TaintEffectNoExecute && !partitioned(t.Moment(t.To), zoneOf(node)):
 		t.finalViolation(node, ng.Name, r, "the node's Ready condition is Unknown")
 	case ng.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression && result == notYet && r.Reason != v1alpha1.ReasonDeadlinePassed:
 		t.judgeRegressed(node, ng, r)
@@ -363,9 +364,9 @@ func (t *trial) judgeFinalLevel(node *corev1.Node, ng *v1alpha1.NodeGate, r reco
 // hasBudget reports whether one more node of the zone could be closed in the final
 // state.
 func (t *trial) hasBudget(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
-	m := t.moment(t.To)
+	m := t.Moment(t.To)
 	closed := 0
-	for _, other := range m.allNodes() {
+	for _, other := range m.AllNodes() {
 		if r, _ := recordOf(other, ng.Name); r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) && zoneOf(other) == zoneOf(node) {
 			closed++
 		}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // reading is the result of a signal, or of all signals of a gate.
@@ -36,7 +37,7 @@ const (
 // evaluator evaluates signals on one node in a committed state, at a time. It is slow, and
 // follows the wording of the API documentation.
 type evaluator struct {
-	moment
+	revisions.Moment
 	node *corev1.Node
 	now  time.Time
 	// boots are the node's boots; nil if evidence of the boot is not required.
@@ -123,7 +124,7 @@ func ownedBy(object metav1.Object, node types.UID) bool {
 }
 
 func (l evaluator) csiDriver(s *v1alpha1.CSIDriverSignal) (reading, string) {
-	csi := l.csiNode(l.node.Name)
+	csi := l.CsiNode(l.node.Name)
 	if csi == nil {
 		return notYet, "the CSINode does not exist"
 	}
@@ -208,7 +209,7 @@ func (l evaluator) pods(s *v1alpha1.PodsSignal) (reading, string) {
 	}
 	wait := time.Duration(s.MinReadySeconds) * time.Second
 	found, ready, why := 0, 0, "no pod matches"
-	for _, pod := range l.moment.pods(l.node.Name) {
+	for _, pod := range l.Moment.Pods(l.node.Name) {
 		if pod.Namespace != s.Namespace || !selector.Matches(labels.Set(pod.Labels)) || isMirror(pod) || isFinished(pod) {
 			continue
 		}
@@ -233,7 +234,7 @@ func (l evaluator) pods(s *v1alpha1.PodsSignal) (reading, string) {
 }
 
 func (l evaluator) daemonSet(s *v1alpha1.DaemonSetSignal) (reading, string) {
-	for _, ds := range l.moment.daemonSets() {
+	for _, ds := range l.Moment.DaemonSets() {
 		if ds.Namespace == s.Namespace && ds.Name == s.Name {
 			return l.daemon(ds, s.MinReadySeconds)
 		}
@@ -247,7 +248,7 @@ func (l evaluator) daemonSets(s *v1alpha1.DaemonSetsSignal) (reading, string) {
 		return unknown, err.Error()
 	}
 	found := false
-	for _, ds := range l.moment.daemonSets() {
+	for _, ds := range l.Moment.DaemonSets() {
 		if !slices.Contains(s.Namespaces, ds.Namespace) || !selector.Matches(labels.Set(ds.Labels)) || !l.belongs(ds) {
 			continue
 		}
@@ -258,7 +259,7 @@ func (l evaluator) daemonSets(s *v1alpha1.DaemonSetsSignal) (reading, string) {
 	}
 	// While a node is being set up, temporary taints can repel its DaemonSets.
 	for _, t := range l.node.Spec.Taints {
-		if !found && l.transient(t.Key) && !l.isGateKey(t.Key) {
+		if !found && l.transient(t.Key) && !isGateKey(l.Moment, t.Key) {
 			return notYet, "no DaemonSet is expected on the node yet, which has the temporary taint " + t.Key
 		}
 	}
@@ -272,7 +273,7 @@ func (l evaluator) daemon(ds *appsv1.DaemonSet, minReadySeconds int32) (reading,
 		return unknown, err.Error()
 	}
 	why := fmt.Sprintf("DaemonSet %s/%s has no pod on the node", ds.Namespace, ds.Name)
-	for _, pod := range l.moment.pods(l.node.Name) {
+	for _, pod := range l.Moment.Pods(l.node.Name) {
 		if pod.Namespace != ds.Namespace || !selector.Matches(labels.Set(pod.Labels)) {
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // judgeUnrecordedOpenings judges a write of nodegate that removes the taint of an openWhen
@@ -22,7 +23,7 @@ func (t *trial) judgeUnrecordedOpenings(c *change) {
 	if len(removed) == 0 {
 		return
 	}
-	for _, ng := range t.moment(c.revision - 1).gates() {
+	for _, ng := range t.Moment(c.revision - 1).Gates() {
 		owned := slices.ContainsFunc(removed, func(taint corev1.Taint) bool { return owns(ng, taint) })
 		if owned && ng.Spec.Enforces() && selects(ng, c.before) {
 			t.judgeOpening(c, ng.Name, record{}, record{}, false)
@@ -35,11 +36,11 @@ func (t *trial) judgeUnrecordedOpenings(c *change) {
 // first: it may not be accepted, or nodegate has not observed it yet.
 func (t *trial) keptOff(c *change, taint corev1.Taint) bool {
 	window := t.window(c)
-	return slices.ContainsFunc(t.names[KindNodeGate], func(id ID) bool {
+	return slices.ContainsFunc(t.Names(revisions.KindNodeGate), func(id revisions.ID) bool {
 		_, recorded := recordOf(c.after, id.Name)
-		return slices.ContainsFunc(t.ofGate(window, c, id.Name), func(m moment) bool {
-			ng := m.gate(id.Name)
-			return ng != nil && (recorded || ng.Spec.Follows()) && ng.Spec.Enforces() && owns(ng, taint) && selects(ng, m.node(c.name))
+		return slices.ContainsFunc(t.ofGate(window, c, id.Name), func(m revisions.Moment) bool {
+			ng := m.Gate(id.Name)
+			return ng != nil && (recorded || ng.Spec.Follows()) && ng.Spec.Enforces() && owns(ng, taint) && selects(ng, m.Node(c.name))
 		})
 	})
 }
@@ -106,7 +107,7 @@ func (t *trial) noteLeftTaints(c *change) {
 // judgeLeftTaints judges that nodegate has left no taint that does not belong to any gate
 // (L).
 func (t *trial) judgeLeftTaints(node *corev1.Node) {
-	gates := t.moment(t.To).gates()
+	gates := t.Moment(t.To).Gates()
 	for _, taint := range node.Spec.Taints {
 		gate, left := t.left[taintOf{node.Name, taint.Key, taint.Effect}]
 		owned := slices.ContainsFunc(gates, func(ng *v1alpha1.NodeGate) bool {

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // againTaint is the key of the gate's recloseTaint in these histories.
@@ -58,7 +59,7 @@ var taintHistories = []history{
 		s.gate(onRegression, reclosing).twoOpen().edit(otherUser, "a", unlabelled).closes("a", v1alpha1.ReasonRegression)
 	}},
 	{RuleClosing, "closes on a new node with recloseTaint", "it is not the gate's taint for this node", func(s *builder) {
-		s.gate(byLabel, reclosing).remove(KindPolicy, "", birthPolicy).register("a").closesWith("a", v1alpha1.ReasonBirth, againTaint)
+		s.gate(byLabel, reclosing).remove(revisions.KindPolicy, "", birthPolicy).register("a").closesWith("a", v1alpha1.ReasonBirth, againTaint)
 	}},
 	{RuleClosing, "records a closed node as adopted, so that it needs no budget", "the node is a member, with the gate closed", func(s *builder) {
 		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).edit(otherUser, "b", unlabelled)
@@ -103,7 +104,7 @@ var taintHistories = []history{
 		s.gate(byLabel).pass(-time.Minute).opens("b").edit(nodegate, "a", withoutTaint(gateTaint))
 	}},
 	{RuleQuiet, "a deleted gate's taint is left without a record", "nodegate has left its taint", func(s *builder) {
-		s.gate().born("a").remove(KindNodeGate, "", "agent").edit(nodegate, "a", unrecorded)
+		s.gate().born("a").remove(revisions.KindNodeGate, "", "agent").edit(nodegate, "a", unrecorded)
 	}},
 	{RuleQuiet, "a taint is left on a node that the gate no longer selects", "nodegate has left its taint", func(s *builder) {
 		s.gate(ofLabelled).born("a", labelled).pass(time.Minute).edit(otherUser, "a", unlabelled).pass(leavesAfter).edit(nodegate, "a", unrecorded)
@@ -113,19 +114,19 @@ var taintHistories = []history{
 		s.edit(nodegate, "a", withTaint(againTaint), recorded(record{State: "Closed", Reason: "Birth", Boot: "boot-1", Taint: againTaint + ":NoSchedule"}))
 	}},
 	{RuleQuiet, "a deleted gate's taint is removed with its record", "", func(s *builder) {
-		s.gate().born("a").remove(KindNodeGate, "", "agent").pass(time.Second).gate(unrelated).releases("a")
+		s.gate().born("a").remove(revisions.KindNodeGate, "", "agent").pass(time.Second).gate(unrelated).releases("a")
 	}},
 	{RuleQuiet, "another writer adds the taint again after the gate was deleted", "", func(s *builder) {
-		s.gate().born("a").remove(KindNodeGate, "", "agent").pass(time.Second).gate(unrelated).releases("a").edit(otherUser, "a", withTaint(gateTaint))
+		s.gate().born("a").remove(revisions.KindNodeGate, "", "agent").pass(time.Second).gate(unrelated).releases("a").edit(otherUser, "a", withTaint(gateTaint))
 	}},
 	{RuleQuiet, "a user removes the record of a deleted gate", "", func(s *builder) {
-		s.gate().born("a").remove(KindNodeGate, "", "agent").pass(time.Second).gate(unrelated).edit(admin, "a", unrecorded)
+		s.gate().born("a").remove(revisions.KindNodeGate, "", "agent").pass(time.Second).gate(unrelated).edit(admin, "a", unrecorded)
 	}},
 	{RuleQuiet, "a renamed gate takes over the taint", "", func(s *builder) {
-		s.gate(byLabel).born("a").remove(KindNodeGate, "", "agent").gate(byLabel, renamed).edit(nodegate, "a", unrecorded, recordedFor("renamed", bornRecord))
+		s.gate(byLabel).born("a").remove(revisions.KindNodeGate, "", "agent").gate(byLabel, renamed).edit(nodegate, "a", unrecorded, recordedFor("renamed", bornRecord))
 	}},
 	{RuleQuiet, "a kubelet registers with a taint that was left on an earlier Node", "", func(s *builder) {
-		s.gate().born("a").remove(KindNodeGate, "", "agent").edit(nodegate, "a", unrecorded)
-		s.remove(KindNode, "", "a").register("a", withTaint(gateTaint)).pass(time.Second).gate(unrelated)
+		s.gate().born("a").remove(revisions.KindNodeGate, "", "agent").edit(nodegate, "a", unrecorded)
+		s.remove(revisions.KindNode, "", "a").register("a", withTaint(gateTaint)).pass(time.Second).gate(unrelated)
 	}},
 }

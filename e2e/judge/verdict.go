@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // Rule is the identifier of a rule in docs/reliability.md.
@@ -82,7 +84,7 @@ type Verdict struct {
 	Violations []Violation
 }
 
-func newVerdict(h *History) *Verdict {
+func newVerdict(h *revisions.History) *Verdict {
 	v := &Verdict{From: h.From, To: h.To, Checked: make(map[Rule]map[string]int), NotJudged: make(map[Rule]map[string]int)}
 	for _, rule := range Rules() {
 		v.Checked[rule], v.NotJudged[rule] = make(map[string]int), make(map[string]int)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }
@@ -16,9 +18,9 @@ func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZ
 func isPartition(nodes, unreachable int) bool { return nodes >= 3 && unreachable*100 > 55*nodes }
 
 // partitioned reports whether a zone may be partitioned.
-func (m moment) partitioned(zone string) bool {
+func partitioned(m revisions.Moment, zone string) bool {
 	nodes, unreachable := 0, 0
-	for _, node := range m.allNodes() {
+	for _, node := range m.AllNodes() {
 		if zoneOf(node) == zone {
 			nodes++
 			if isUnreachable(node) {
@@ -33,12 +35,12 @@ func (m moment) partitioned(zone string) bool {
 // unreachable and in this zone, and whatever nodegate knew about the others: the state of each of
 // them may be any in the window.
 func (t *trial) certainlyPartitioned(c *change, zone string) bool {
-	if !t.moment(c.revision - 1).partitioned(zone) {
+	if !partitioned(t.Moment(c.revision-1), zone) {
 		return false
 	}
-	since := t.clock.earliest(c.revision).Add(-t.Lag)
+	since := t.Earliest(c.revision).Add(-t.Lag)
 	least, most, unreachable := 1, 1, 1
-	for _, id := range t.names[KindNode] {
+	for _, id := range t.Names(revisions.KindNode) {
 		if id.Name == c.name {
 			continue
 		}
@@ -63,12 +65,12 @@ func (t *trial) certainlyPartitioned(c *change, zone string) bool {
 // states returns the states of a Node that were current at some time between a time and a
 // revision. It contains nil if the Node may not have existed then.
 func (t *trial) states(name string, since time.Time, before int64) []*corev1.Node {
-	versions := t.byID[ID{Kind: KindNode, Name: name}]
+	versions := t.VersionsOf(revisions.ID{Kind: revisions.KindNode, Name: name})
 	var states []*corev1.Node
 	for i := sort.Search(len(versions), func(i int) bool { return versions[i].Revision >= before }) - 1; i >= 0; i-- {
 		node, _ := versions[i].Object.(*corev1.Node)
 		states = append(states, node)
-		if t.clock.latest(versions[i].Revision).Before(since) {
+		if t.Latest(versions[i].Revision).Before(since) {
 			return states
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // evicting gives the gate's taint the effect NoExecute.
@@ -47,7 +48,7 @@ var zoneHistories = []history{
 		s.zoneOfThree().born("d").edit(admin, "b", unreachable).pass(time.Minute).edit(admin, "a", unreachable).closes("a", v1alpha1.ReasonNodeSilent)
 	}},
 	{RuleClosing, "closes on one of two unreachable nodes of three, and nodegate may know a fourth", "", func(s *builder) {
-		s.zoneOfThree().born("d").edit(admin, "b", unreachable).pass(time.Minute).remove(KindNode, "", "d")
+		s.zoneOfThree().born("d").edit(admin, "b", unreachable).pass(time.Minute).remove(revisions.KindNode, "", "d")
 		s.edit(admin, "a", unreachable).closes("a", v1alpha1.ReasonNodeSilent)
 	}},
 	{RuleClosing, "closes on a node of another zone", "", func(s *builder) {

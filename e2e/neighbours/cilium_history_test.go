@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/e2e/judge"
 	"github.com/nodegate/nodegate/e2e/judge/recording"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // A removal is a write that removed the gate's taint from a node.
@@ -27,7 +27,7 @@ type removal struct {
 
 // ciliumHistory is what happened to the gate's nodes.
 type ciliumHistory struct {
-	*judge.History
+	*revisions.History
 	removals []removal
 	// additions are how often each user added the taint to a node.
 	additions map[string]int
@@ -45,7 +45,7 @@ func (s *ciliumSite) history(since recording.Position) *ciliumHistory {
 	read, err := recording.Read(context.WithoutCancel(s.Context()), etcd, s.cluster.AuditLog(), since)
 	s.must(err)
 	h := &ciliumHistory{History: read, additions: make(map[string]int), conditions: make(map[string]bool)}
-	for _, versions := range read.Versions(judge.KindNode) {
+	for _, versions := range read.Versions(revisions.KindNode) {
 		before := (*corev1.Node)(nil)
 		for _, v := range versions {
 			node, _ := v.Object.(*corev1.Node)
@@ -83,7 +83,7 @@ func (h *ciliumHistory) add(revision int64, before, after *corev1.Node) {
 // notReady returns why the agent was not ready on a node at a revision, or "".
 func (h *ciliumHistory) notReady(revision int64, node *corev1.Node) string {
 	why := "it has no pod"
-	for _, versions := range h.Versions(judge.KindPod) {
+	for _, versions := range h.Versions(revisions.KindPod) {
 		pod := (*corev1.Pod)(nil)
 		for _, v := range versions {
 			if v.Revision <= revision {

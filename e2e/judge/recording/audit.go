@@ -11,7 +11,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
@@ -23,8 +23,8 @@ var auditPolicy string
 
 // readAudit returns the requests in an audit log, from an offset, whose response is an
 // object. It skips dry runs and rejected requests, which create no revision.
-func readAudit(path string, offset int64) ([]judge.Write, error) {
-	var writes []judge.Write
+func readAudit(path string, offset int64) ([]revisions.Write, error) {
+	var writes []revisions.Write
 	err := testcluster.ReadAuditFile(path, offset, func(event *auditv1.Event) error {
 		if event.ResponseStatus == nil || event.ResponseStatus.Code > 299 || testcluster.IsDryRun(event) {
 			return nil
@@ -37,7 +37,7 @@ func readAudit(path string, offset int64) ([]judge.Write, error) {
 		if event.ObjectRef != nil && event.ObjectRef.Subresource != "" {
 			verb += " " + event.ObjectRef.Subresource
 		}
-		writes = append(writes, judge.Write{
+		writes = append(writes, revisions.Write{
 			Revision: revision, User: event.User.Username, AuditID: string(event.AuditID), Verb: verb, NoRecords: !mentionsRecords(event),
 			Received: event.RequestReceivedTimestamp.Time, Done: event.StageTimestamp.Time,
 		})

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 	"github.com/nodegate/nodegate/testcluster/await"
 )
 
@@ -25,15 +25,15 @@ import (
 const registry = "/registry/"
 
 // kept maps the kinds that the judge reads to their key prefixes below registry.
-var kept = map[judge.Kind]string{
-	judge.KindNode:          "minions/",
-	judge.KindPod:           "pods/",
-	judge.KindCSINode:       "csinodes/",
-	judge.KindResourceSlice: "resourceslices/",
-	judge.KindDaemonSet:     "daemonsets/",
-	judge.KindNodeGate:      "nodegate.dev/nodegates/",
-	judge.KindPolicy:        "mutatingadmissionpolicies/",
-	judge.KindBinding:       "mutatingadmissionpolicybindings/",
+var kept = map[revisions.Kind]string{
+	revisions.KindNode:          "minions/",
+	revisions.KindPod:           "pods/",
+	revisions.KindCSINode:       "csinodes/",
+	revisions.KindResourceSlice: "resourceslices/",
+	revisions.KindDaemonSet:     "daemonsets/",
+	revisions.KindNodeGate:      "nodegate.dev/nodegates/",
+	revisions.KindPolicy:        "mutatingadmissionpolicies/",
+	revisions.KindBinding:       "mutatingadmissionpolicybindings/",
 }
 
 // keepRevisions are the API server flags that turn off compaction, which otherwise
@@ -52,7 +52,7 @@ func currentRevision(ctx context.Context, client *clientv3.Client) (int64, error
 // revision, to, and the time end at which it was current: reading takes long after a long
 // run, and nothing is known about what is written meanwhile. If from is 0 or 1, it reads
 // from the beginning. It fails if etcd no longer has all of these revisions.
-func readEtcd(ctx context.Context, client *clientv3.Client, from int64) (versions []judge.Version, to int64, end time.Time, err error) {
+func readEtcd(ctx context.Context, client *clientv3.Client, from int64) (versions []revisions.Version, to int64, end time.Time, err error) {
 	from = max(from, 1)
 	if to, err = currentRevision(ctx, client); err != nil {
 		return nil, 0, end, err
@@ -80,7 +80,7 @@ func AwaitQuiet(ctx context.Context, client *clientv3.Client, quiet, limit time.
 		if limit > 0 && time.Since(begun) > limit {
 			return false, nil
 		}
-		response, err := client.Get(ctx, registry+kept[judge.KindNode], append(clientv3.WithLastRev(), clientv3.WithPrefix())...)
+		response, err := client.Get(ctx, registry+kept[revisions.KindNode], append(clientv3.WithLastRev(), clientv3.WithPrefix())...)
 		if err != nil {
 			return false, fmt.Errorf("reading etcd: %w", err)
 		}
@@ -102,12 +102,12 @@ func explain(err error) error {
 	return err
 }
 
-func readKind(ctx context.Context, client *clientv3.Client, kind judge.Kind, prefix string, from, to int64) ([]judge.Version, error) {
+func readKind(ctx context.Context, client *clientv3.Client, kind revisions.Kind, prefix string, from, to int64) ([]revisions.Version, error) {
 	start, err := client.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithRev(from))
 	if err != nil {
 		return nil, err
 	}
-	var versions []judge.Version
+	var versions []revisions.Version
 	add := func(kv *mvccpb.KeyValue, deleted bool) error {
 		v, err := decode(kind, prefix, kv, deleted)
 		if err != nil {
@@ -164,8 +164,8 @@ func watch(ctx context.Context, client *clientv3.Client, prefix string, from, to
 	}
 }
 
-func decode(kind judge.Kind, prefix string, kv *mvccpb.KeyValue, deleted bool) (judge.Version, error) {
-	v := judge.Version{ID: judge.ID{Kind: kind}, Revision: kv.ModRevision, Created: kv.CreateRevision}
+func decode(kind revisions.Kind, prefix string, kv *mvccpb.KeyValue, deleted bool) (revisions.Version, error) {
+	v := revisions.Version{ID: revisions.ID{Kind: kind}, Revision: kv.ModRevision, Created: kv.CreateRevision}
 	v.Name = strings.TrimPrefix(string(kv.Key), prefix)
 	if namespace, name, namespaced := strings.Cut(v.Name, "/"); namespaced {
 		v.Namespace, v.Name = namespace, name
@@ -173,7 +173,7 @@ func decode(kind judge.Kind, prefix string, kv *mvccpb.KeyValue, deleted bool) (
 	if deleted {
 		return v, nil
 	}
-	if kind == judge.KindNodeGate {
+	if kind == revisions.KindNodeGate {
 		var ng v1alpha1.NodeGate
 		if err := json.Unmarshal(kv.Value, &ng); err != nil {
 			return v, err

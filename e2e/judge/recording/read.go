@@ -13,7 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 
-	"github.com/nodegate/nodegate/e2e/judge"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 	"github.com/nodegate/nodegate/testcluster"
 )
 
@@ -55,7 +55,7 @@ func Now(ctx context.Context, etcd *clientv3.Client, auditLog string) (Position,
 
 // Read returns the history of a run since a position, merged from etcd and the audit
 // log.
-func Read(ctx context.Context, etcd *clientv3.Client, auditLog string, since Position) (*judge.History, error) {
+func Read(ctx context.Context, etcd *clientv3.Client, auditLog string, since Position) (*revisions.History, error) {
 	versions, to, end, err := readEtcd(ctx, etcd, since.Revision)
 	if err != nil {
 		return nil, err
@@ -64,5 +64,5 @@ func Read(ctx context.Context, etcd *clientv3.Client, auditLog string, since Pos
 	if err != nil {
 		return nil, err
 	}
-	return judge.NewHistory(max(since.Revision, 1), to, end, versions, writes), nil
+	return revisions.New(max(since.Revision, 1), to, end, versions, writes), nil
 }

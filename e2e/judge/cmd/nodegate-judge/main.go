@@ -20,6 +20,7 @@ import (
 
 	"github.com/nodegate/nodegate/e2e/judge"
 	"github.com/nodegate/nodegate/e2e/judge/recording"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 	"github.com/nodegate/nodegate/testcluster/command"
 )
 
@@ -66,7 +67,7 @@ func run(ctx context.Context) error {
 	return nil
 }
 
-func read(ctx context.Context, etcd string, files credentials, audit string, from int64) (*judge.History, error) {
+func read(ctx context.Context, etcd string, files credentials, audit string, from int64) (*revisions.History, error) {
 	config := clientv3.Config{Context: ctx, Endpoints: []string{etcd}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()}
 	var err error
 	if config.TLS, err = files.read(); err != nil {

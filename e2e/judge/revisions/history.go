@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+package revisions
 
 import (
 	"cmp"
@@ -98,9 +98,9 @@ type History struct {
 	clock  clock
 }
 
-// NewHistory returns the history of these versions and writes, which may be in any
+// New returns the history of these versions and writes, which may be in any
 // order.
-func NewHistory(from, to int64, end time.Time, versions []Version, writes []Write) *History {
+func New(from, to int64, end time.Time, versions []Version, writes []Write) *History {
 	h := &History{
 		From: from, To: to, End: end,
 		byID: make(map[ID][]Version), names: make(map[Kind][]ID), podsOf: make(map[string][]ID), slicesOf: make(map[string][]ID), writes: make(map[int64][]Write),
@@ -168,8 +168,31 @@ func (h *History) Versions(kind Kind) [][]Version {
 	return all
 }
 
-// at returns the version of the object that was current at a revision.
-func (h *History) at(id ID, revision int64) (Version, bool) {
+// VersionsOf returns the versions of an object, sorted by revision.
+func (h *History) VersionsOf(id ID) []Version { return h.byID[id] }
+
+// Names returns the IDs of the objects of a kind, sorted.
+func (h *History) Names(kind Kind) []ID { return h.names[kind] }
+
+// Nodes returns the versions of all Nodes, sorted by revision.
+func (h *History) Nodes() []Version { return h.nodes }
+
+// PodsOf returns the pods that were bound to a node at any time.
+func (h *History) PodsOf(node string) []ID { return h.podsOf[node] }
+
+// Writes returns the requests that were answered with a revision, sorted by the time of the
+// response.
+func (h *History) Writes(revision int64) []Write { return h.writes[revision] }
+
+// Earliest returns the earliest time at which the revision can have been committed; zero if it
+// is unknown.
+func (h *History) Earliest(revision int64) time.Time { return h.clock.earliest(revision) }
+
+// Latest returns the latest time at which the revision can have been committed.
+func (h *History) Latest(revision int64) time.Time { return h.clock.latest(revision) }
+
+// At returns the version of the object that was current at a revision.
+func (h *History) At(id ID, revision int64) (Version, bool) {
 	versions := h.byID[id]
 	i := sort.Search(len(versions), func(i int) bool { return versions[i].Revision > revision })
 	if i == 0 || versions[i-1].Object == nil {
@@ -178,63 +201,104 @@ func (h *History) at(id ID, revision int64) (Version, bool) {
 	return versions[i-1], true
 }
 
-// moment is the state at one revision.
-type moment struct {
+// Relevant returns the revisions below before that were current at some time after
+// since, newest first. It returns only revisions of the node and of the objects that
+// gates on it may depend on.
+func (h *History) Relevant(node string, since time.Time, before int64) []int64 {
+	revisions := []int64{before - 1}
+	add := func(id ID) {
+		versions := h.byID[id]
+		for i := sort.Search(len(versions), func(i int) bool { return versions[i].Revision >= before }) - 1; i >= 0; i-- {
+			revisions = append(revisions, versions[i].Revision)
+			if h.Latest(versions[i].Revision).Before(since) {
+				break // current at that time; earlier versions were not
+			}
+			// The version that it replaced was current until then.
+			revisions = append(revisions, versions[i].Revision-1)
+		}
+	}
+	add(ID{Kind: KindNode, Name: node})
+	add(ID{Kind: KindCSINode, Name: node})
+	for _, id := range slices.Concat(h.podsOf[node], h.slicesOf[node]) {
+		add(id)
+	}
+	for _, kind := range []Kind{KindDaemonSet, KindNodeGate} {
+		for _, id := range h.names[kind] {
+			add(id)
+		}
+	}
+	slices.Sort(revisions)
+	revisions = slices.Compact(revisions)
+	// The state of a revision is current until the next one is committed.
+	first := 0
+	for i := range revisions[:len(revisions)-1] {
+		if h.Latest(revisions[i+1]).Before(since) {
+			first = i + 1
+		}
+	}
+	revisions = slices.DeleteFunc(revisions[first:], func(r int64) bool { return r < h.From })
+	slices.Reverse(revisions)
+	return revisions
+}
+
+// Moment is the state at one revision.
+type Moment struct {
 	*History
-	revision int64
+	Revision int64
 	// declared replaces the gate with this name, unless the name is empty; nil means
 	// that the gate does not exist.
 	name     string
 	declared *v1alpha1.NodeGate
 }
 
-func (h *History) moment(revision int64) moment { return moment{History: h, revision: revision} }
+// Moment returns the state at a revision.
+func (h *History) Moment(revision int64) Moment { return Moment{History: h, Revision: revision} }
 
-// declaring returns the moment with the named gate replaced by ng; nil means that the
+// Declaring returns the Moment with the named gate replaced by ng; nil means that the
 // gate does not exist.
-func (m moment) declaring(name string, ng *v1alpha1.NodeGate) moment {
+func (m Moment) Declaring(name string, ng *v1alpha1.NodeGate) Moment {
 	m.name, m.declared = name, ng
 	return m
 }
 
-// node returns the Node, or nil.
-func (m moment) node(name string) *corev1.Node {
-	v, _ := m.at(ID{Kind: KindNode, Name: name}, m.revision)
+// Node returns the Node, or nil.
+func (m Moment) Node(name string) *corev1.Node {
+	v, _ := m.At(ID{Kind: KindNode, Name: name}, m.Revision)
 	node, _ := v.Object.(*corev1.Node)
 	return node
 }
 
-// allNodes returns all Nodes, sorted by name.
-func (m moment) allNodes() []*corev1.Node { return all[*corev1.Node](m, KindNode) }
+// AllNodes returns all Nodes, sorted by name.
+func (m Moment) AllNodes() []*corev1.Node { return all[*corev1.Node](m, KindNode) }
 
-// gates returns all NodeGates, sorted by name.
-func (m moment) gates() []*v1alpha1.NodeGate { return all[*v1alpha1.NodeGate](m, KindNodeGate) }
+// Gates returns all NodeGates, sorted by name.
+func (m Moment) Gates() []*v1alpha1.NodeGate { return all[*v1alpha1.NodeGate](m, KindNodeGate) }
 
-// gate returns the NodeGate, or nil.
-func (m moment) gate(name string) *v1alpha1.NodeGate {
+// Gate returns the NodeGate, or nil.
+func (m Moment) Gate(name string) *v1alpha1.NodeGate {
 	if name == m.name {
 		return m.declared
 	}
-	v, _ := m.at(ID{Kind: KindNodeGate, Name: name}, m.revision)
+	v, _ := m.At(ID{Kind: KindNodeGate, Name: name}, m.Revision)
 	ng, _ := v.Object.(*v1alpha1.NodeGate)
 	return ng
 }
 
-// daemonSets returns all DaemonSets, sorted by namespace and name.
-func (m moment) daemonSets() []*appsv1.DaemonSet { return all[*appsv1.DaemonSet](m, KindDaemonSet) }
+// DaemonSets returns all DaemonSets, sorted by namespace and name.
+func (m Moment) DaemonSets() []*appsv1.DaemonSet { return all[*appsv1.DaemonSet](m, KindDaemonSet) }
 
-// csiNode returns the CSINode, or nil.
-func (m moment) csiNode(name string) *storagev1.CSINode {
-	v, _ := m.at(ID{Kind: KindCSINode, Name: name}, m.revision)
+// CsiNode returns the CSINode, or nil.
+func (m Moment) CsiNode(name string) *storagev1.CSINode {
+	v, _ := m.At(ID{Kind: KindCSINode, Name: name}, m.Revision)
 	csi, _ := v.Object.(*storagev1.CSINode)
 	return csi
 }
 
-// pods returns the pods that are bound to a node.
-func (m moment) pods(node string) []*corev1.Pod {
+// Pods returns the pods that are bound to a node.
+func (m Moment) Pods(node string) []*corev1.Pod {
 	var pods []*corev1.Pod
 	for _, id := range m.podsOf[node] {
-		v, _ := m.at(id, m.revision)
+		v, _ := m.At(id, m.Revision)
 		if pod, ok := v.Object.(*corev1.Pod); ok && pod.Spec.NodeName == node {
 			pods = append(pods, pod)
 		}
@@ -242,11 +306,11 @@ func (m moment) pods(node string) []*corev1.Pod {
 	return pods
 }
 
-// resourceSlices returns the ResourceSlices that name a node.
-func (m moment) resourceSlices(node string) []*resourcev1.ResourceSlice {
+// ResourceSlices returns the ResourceSlices that name a node.
+func (m Moment) ResourceSlices(node string) []*resourcev1.ResourceSlice {
 	var found []*resourcev1.ResourceSlice
 	for _, id := range m.slicesOf[node] {
-		v, _ := m.at(id, m.revision)
+		v, _ := m.At(id, m.Revision)
 		if slice, ok := v.Object.(*resourcev1.ResourceSlice); ok {
 			found = append(found, slice)
 		}
@@ -254,16 +318,16 @@ func (m moment) resourceSlices(node string) []*resourcev1.ResourceSlice {
 	return found
 }
 
-// exists reports whether an object of this kind and name exists.
-func (m moment) exists(kind Kind, name string) bool {
-	_, found := m.at(ID{Kind: kind, Name: name}, m.revision)
+// Exists reports whether an object of this kind and name exists.
+func (m Moment) Exists(kind Kind, name string) bool {
+	_, found := m.At(ID{Kind: kind, Name: name}, m.Revision)
 	return found
 }
 
-func all[T metav1.Object](m moment, kind Kind) []T {
+func all[T metav1.Object](m Moment, kind Kind) []T {
 	var objects []T
 	for _, id := range m.names[kind] {
-		if v, found := m.at(id, m.revision); found {
+		if v, found := m.At(id, m.Revision); found {
 			if object, ok := v.Object.(T); ok {
 				objects = append(objects, object)
 			}

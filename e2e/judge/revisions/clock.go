@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+package revisions
 
 import (
 	"slices"
@@ -38,10 +38,10 @@ func newClock(writes []Write, from, to int64, end time.Time) clock {
 		c.received, c.done = append(c.received, w.Received), append(c.done, w.Done)
 	}
 	for i := 1; i < len(c.received); i++ {
-		c.received[i] = later(c.received[i], c.received[i-1])
+		c.received[i] = slices.MaxFunc(c.received[i-1:i+1], time.Time.Compare)
 	}
 	for i := len(c.done) - 2; i >= 0; i-- {
-		c.done[i] = earlier(c.done[i], c.done[i+1])
+		c.done[i] = slices.MinFunc(c.done[i:i+2], time.Time.Compare)
 	}
 	return c
 }
@@ -63,18 +63,4 @@ func (c clock) latest(revision int64) time.Time {
 		return c.end
 	}
 	return c.done[i]
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
