@@ -121,7 +121,7 @@ func (r *Report) Pass() bool {
 }
 
 // failures returns the judge's violations, the rules under which nothing was checked, and whether
-// there were no faults.
+// there were no faults. A phase may lack a rule only if there is nothing that it applies to.
 func (r *Report) failures() []string {
 	if r.Verdict == nil {
 		return []string{"the run was not judged"}
@@ -134,7 +134,10 @@ func (r *Report) failures() []string {
 		all = append(all, v.String())
 	}
 	for _, rule := range r.Verdict.Unchecked() {
-		if !slices.Contains(r.lacks, rule) {
+		switch notJudged := total(r.Verdict.NotJudged[rule]); {
+		case notJudged > 0:
+			all = append(all, fmt.Sprintf("of %d cases under rule %s, none was judged", notJudged, rule))
+		case !slices.Contains(r.lacks, rule):
 			all = append(all, fmt.Sprintf("nothing was checked under rule %s", rule))
 		}
 	}
@@ -182,15 +185,7 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	for _, note := range r.Notes {
 		fmt.Fprintf(&text, "  %s\n", note)
 	}
-	if r.Verdict != nil {
-		for _, rule := range judge.Rules() {
-			n := 0
-			for _, count := range r.Verdict.Checked[rule] {
-				n += count
-			}
-			fmt.Fprintf(&text, "  %6d checks of rule %s\n", n, rule)
-		}
-	}
+	r.writeRules(&text)
 	for _, err := range r.Wrong {
 		fmt.Fprintf(&text, "  FAILURE: %v\n", err)
 	}
@@ -203,4 +198,25 @@ func (r *Report) WriteTo(w io.Writer) (int64, error) {
 	}
 	n, err := io.WriteString(w, text.String())
 	return int64(n), err
+}
+
+// writeRules writes how much the judge has checked under each rule, and what it could not judge.
+func (r *Report) writeRules(text *strings.Builder) {
+	if r.Verdict == nil {
+		return
+	}
+	for _, rule := range judge.Rules() {
+		fmt.Fprintf(text, "  %6d checks of rule %s\n", total(r.Verdict.Checked[rule]), rule)
+		notJudged := r.Verdict.NotJudged[rule]
+		for _, why := range slices.Sorted(maps.Keys(notJudged)) {
+			fmt.Fprintf(text, "  %6d NOT JUDGED: %s\n", notJudged[why], why)
+		}
+	}
+}
+
+func total(counts map[string]int) (n int) {
+	for _, count := range counts {
+		n += count
+	}
+	return n
 }
