@@ -265,7 +265,7 @@ func (s *builder) opensAs(name string, reason v1alpha1.Reason) *builder {
 
 // opensByDeadline opens the gate on a node as nodegate, because of its deadline.
 func (s *builder) opensByDeadline(name string) *builder {
-	return s.edit(nodegate, name, withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "DeadlinePassed"}))
+	return s.opensAs(name, v1alpha1.ReasonDeadlinePassed)
 }
 
 // overrides opens the gate on a node as nodegate, because of an override.

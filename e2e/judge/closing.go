@@ -88,6 +88,9 @@ func (t *trial) unfounded(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, 
 		}
 		return why
 	}
+	if why := cmp.Or(t.unfoundedState(c, ng, before.own(), reason), t.unfoundedDetaching(c, m, ng, reason)); why != "" {
+		return why
+	}
 	switch reason {
 	case v1alpha1.ReasonBirth, v1alpha1.ReasonAdopted:
 		return t.unfoundedAdmission(c, m, ng, before, reason)
@@ -143,10 +146,10 @@ func (t *trial) unfoundedByBoot(c *change, m revisions.Moment, ng *v1alpha1.Node
 		return ""
 	case before.Boot == "" || before.Boot == after.Boot || node.Status.NodeInfo.BootID != after.Boot:
 		return "the node's boot ID is the recorded one"
+	case reason == v1alpha1.ReasonRebooted && (wasOpen || isBudgeted(before.Reason)):
+		return t.longAgo(c, m)
 	case !wasOpen:
 		return ""
-	case reason == v1alpha1.ReasonRebooted:
-		return t.longAgo(c, m)
 	}
 	return t.unfoundedUnobserved(c, m, ng)
 }

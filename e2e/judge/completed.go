@@ -51,7 +51,7 @@ func (l evaluator) ran(pod *corev1.Pod, namespace string, selector labels.Select
 func (l evaluator) success(pod *corev1.Pod, s *v1alpha1.CompletedSignal, selector labels.Selector) (reading, string) {
 	ended, exists := l.endOf(pod), false
 	result, why := holds, ""
-	for _, other := range l.Moment.Pods(l.node.Name) {
+	for _, other := range l.Pods(l.node.Name) {
 		switch {
 		case !l.ran(other, s.Namespace, selector):
 			continue

@@ -75,7 +75,13 @@ func (t *trial) unpublished(c *change, gate string, condition corev1.NodeConditi
 	case !slices.ContainsFunc(t.specs(c, gate), publishes):
 		return "the gate does not publish it"
 	}
-	return ""
+	why := ""
+	for _, m := range t.window(c) {
+		if why = blocked(m.Node(c.name)); why == "" {
+			break
+		}
+	}
+	return why
 }
 
 // judgeFinalConditions judges that the Node finally has the conditions of exactly the gates that

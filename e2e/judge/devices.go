@@ -44,7 +44,7 @@ func (l evaluator) resourceSlices(s *v1alpha1.ResourceSlicesSignal) (reading, st
 // poolsOf returns the newest generation of each pool of a driver that belongs to the Node.
 func (l evaluator) poolsOf(driver string) map[string]pool {
 	pools := make(map[string]pool)
-	for _, slice := range l.Moment.ResourceSlices(l.node.Name) {
+	for _, slice := range l.ResourceSlices(l.node.Name) {
 		spec := &slice.Spec
 		if spec.Driver != driver || !ownedBy(slice, l.node.UID) {
 			continue

@@ -60,15 +60,21 @@ func isReady(pod *corev1.Pod) (bool, time.Time) {
 	return false, time.Time{}
 }
 
-// readyStatus is the status of the node's Ready condition; empty if there is none.
-func readyStatus(node *corev1.Node) corev1.ConditionStatus {
+// readyCondition returns the node's Ready condition; empty if there is none.
+func readyCondition(node *corev1.Node) corev1.NodeCondition {
 	for _, c := range node.Status.Conditions {
 		if c.Type == corev1.NodeReady {
-			return c.Status
+			return c
 		}
 	}
-	return ""
+	return corev1.NodeCondition{}
 }
+
+// readyStatus is the status of the node's Ready condition; empty if there is none.
+func readyStatus(node *corev1.Node) corev1.ConditionStatus { return readyCondition(node).Status }
+
+// readyChanged is the time at which that status changed, according to the condition.
+func readyChanged(node *corev1.Node) time.Time { return readyCondition(node).LastTransitionTime.Time }
 
 func isUnreachable(node *corev1.Node) bool { return readyStatus(node) == corev1.ConditionUnknown }
 
@@ -150,6 +156,13 @@ func (l evaluator) belongs(ds *appsv1.DaemonSet) bool {
 		}
 	}
 	return true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func later(a, b time.Time) time.Time {

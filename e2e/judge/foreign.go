@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -64,7 +65,8 @@ func (t *trial) mayChange(c *change, path []string) bool {
 	case strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix):
 		return true
 	case strings.HasPrefix(key, v1alpha1.OverrideAnnotationPrefix):
-		return !remains
+		_, inForce := overrideOf(c.before, strings.TrimPrefix(key, v1alpha1.OverrideAnnotationPrefix), t.Latest(c.revision).Add(time.Second))
+		return !remains && !inForce // clocks differ
 	}
 	return remains && isDigits(value) && slices.ContainsFunc(t.window(c), func(m revisions.Moment) bool {
 		return slices.ContainsFunc(m.Gates(), func(ng *v1alpha1.NodeGate) bool { return ng.Spec.OpenedAtAnnotation == key })

@@ -105,11 +105,10 @@ func (t *trial) fitIn(c *change, ng *v1alpha1.NodeGate, others []*corev1.Node) (
 // unjustifiedByGroup returns why the node's group does not let a gate open that its signals
 // open, or "" if it does.
 func (t *trial) unjustifiedByGroup(c *change, gate string, before record) string {
-	if before.State == v1alpha1.StateOpen { // it stays open in a new boot
+	if before.State == v1alpha1.StateOpen && before.Reason != v1alpha1.ReasonDeadlinePassed { // it stays open in a new boot
 		return ""
 	}
-	returned := (before.Reason == v1alpha1.ReasonNodeSilent || before.Reason == v1alpha1.ReasonNodeShutdown) && before.Boot == c.before.Status.NodeInfo.BootID
-	why := ""
+	returned, why := before.returned(c.before), ""
 	for _, ng := range t.specs(c, gate) {
 		if ng == nil || ng.Spec.OpenTogether == nil || returned && !ng.Spec.ClosesTogether() {
 			return ""

@@ -68,6 +68,8 @@ type trial struct {
 	// left contains the taints that nodegate has left on a Node without a record that holds
 	// them, and the gate whose record held them.
 	left map[taintOf]string
+	// skipped counts what was not judged.
+	skipped int
 }
 
 // change is one revision of a Node. before is nil if the revision created the Node.
@@ -133,13 +135,23 @@ func (t *trial) judgeOwn(c *change) {
 				continue
 			}
 		}
-		t.judgeRecordedTaint(c, name, before, after)
+		t.judgeRecord(c, name, before, after, recorded)
 		t.judgeEffect(c, name, before, after, recorded)
 		if before.Override != "" || after.Override != "" {
 			t.judgeOwnState(c, name, before.own(), after.own())
 		}
 	}
 	t.judgeUnrecordedOpenings(c)
+	t.judgeStamps(c)
+}
+
+// judgeRecord judges what a write of nodegate records of a gate, apart from its state.
+func (t *trial) judgeRecord(c *change, gate string, before, after record, recorded bool) {
+	t.judgeRecordedTaint(c, gate, before, after)
+	t.judgeRecordedTime(c, gate, before, after)
+	t.judgeRecordedBoot(c, gate, before, after)
+	t.judgeOverdue(c, gate, before, after)
+	t.judgeLostRecord(c, gate, before, recorded)
 }
 
 // judgeEffect judges how a write changes the state of a gate on the node, including an
@@ -190,9 +202,10 @@ func isRenamed(before, after record) bool {
 }
 
 // opens reports whether a gate that is open after a write is opened by it: it was
-// closed, the node becomes a member with the gate open, or the gate stays open in a new
-// boot. The last case excludes gates with NoExecute, which stay open in a boot whose
-// start was not observed, regardless of their signals.
+// closed, the node becomes a member with the gate open, the gate stays open in a new
+// boot, or the exception of the deadline that opened it ends. A new boot does not count
+// for gates with NoExecute, which stay open in a boot whose start was not observed,
+// regardless of their signals.
 func (t *trial) opens(c *change, gate string, before, after record, recorded bool) bool {
 	rebooted := before.Boot != "" && after.Boot != "" && before.Boot != after.Boot
 	switch ng := t.Moment(c.revision - 1).Gate(gate); {
@@ -204,7 +217,8 @@ func (t *trial) opens(c *change, gate string, before, after record, recorded boo
 		t.notJudged(RuleOpening, unjudgedBoot)
 		return false
 	}
-	return before.State == "" || rebooted
+	ended := before.Reason == v1alpha1.ReasonDeadlinePassed && after.Reason != before.Reason
+	return before.State == "" || rebooted || ended
 }
 
 // unjudgedBoot is what the verdict lists for gates that need no evidence of a new boot.
@@ -319,12 +333,17 @@ func (t *trial) evaluator(m revisions.Moment, name string, now time.Time, eviden
 	l := evaluator{Moment: m, node: m.Node(name), now: now, doubtful: notJudged}
 	l.transient = func(key string) bool { return isTransient(key, t.TransientTaints) }
 	if evidence {
-		if t.boots[name] == nil {
-			t.boots[name] = newBoots(t.History, name)
-		}
-		l.boots = t.boots[name]
+		l.boots = t.bootsOf(name)
 	}
 	return l
+}
+
+// bootsOf returns the boots of a node.
+func (t *trial) bootsOf(name string) *boots {
+	if t.boots[name] == nil {
+		t.boots[name] = newBoots(t.History, name)
+	}
+	return t.boots[name]
 }
 
 // violation adds a violation to the verdict.
@@ -339,5 +358,9 @@ func (t *trial) violation(rule Rule, c *change, gate, what, why string, args ...
 	})
 }
 
-func (t *trial) checked(rule Rule, what string)  { t.verdict.Checked[rule][what]++ }
-func (t *trial) notJudged(rule Rule, why string) { t.verdict.NotJudged[rule][why]++ }
+func (t *trial) checked(rule Rule, what string) { t.verdict.Checked[rule][what]++ }
+
+func (t *trial) notJudged(rule Rule, why string) {
+	t.verdict.NotJudged[rule][why]++
+	t.skipped++
+}

@@ -378,7 +378,7 @@ var histories = []history{
 	}},
 	{RuleForeign, "nodegate writes the gate's openedAtAnnotation", "", func(s *builder) {
 		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.OpenedAtAnnotation = "x" }).born("a", labelled)
-		s.edit(nodegate, "a", func(n *corev1.Node) { n.Annotations["x"] = "1763000000" }, withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "SignalsHold"}))
+		s.edit(nodegate, "a", func(n *corev1.Node) { n.Annotations["x"] = "1793534460" }, withoutTaint(gateTaint), opened)
 	}},
 	{RuleForeign, "nodegate writes an override", "nodegate changes metadata.annotations.override.nodegate.dev/agent", func(s *builder) {
 		s.gate().born("a")
@@ -544,12 +544,12 @@ var histories = []history{
 	}},
 	{RuleClosing, "a closeWhen gate that is open adopts its taint", "", func(s *builder) {
 		s.gate(level).register("a", condition("BadDisk", corev1.ConditionUnknown), recorded(record{State: "Open", Reason: "SignalsCleared"}))
-		s.edit(otherUser, "a", withTaint(gateTaint)).edit(nodegate, "a", recorded(record{State: "Closed", Reason: "Adopted", Taint: gateTaint + ":NoSchedule"}))
+		s.edit(otherUser, "a", withTaint(gateTaint)).closes("a", v1alpha1.ReasonAdopted)
 	}},
 	{RuleClosing, "adopts the taint that another writer added, after a gate that was open was renamed", "", func(s *builder) {
 		s.gate(byLabel).born("a", labelled).opens("a").edit(otherUser, "a", unlabelled, withTaint(gateTaint))
 		s.remove(revisions.KindNodeGate, "", "agent").gate(byLabel, renamed)
-		s.edit(nodegate, "a", unrecorded, recordedFor("renamed", record{State: "Closed", Reason: "Adopted", Taint: gateTaint + ":NoSchedule"}))
+		s.edit(nodegate, "a", unrecorded, recordedFor("renamed", record{State: "Closed", Reason: "Adopted", Taint: gateTaint + ":NoSchedule", Since: s.now}))
 	}},
 	{RuleClosing, "a gate with reclosePolicy Never closes after a reboot", "the gate's spec does not reclose it", func(s *builder) {
 		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.ReclosePolicy = v1alpha1.RecloseNever })
@@ -697,7 +697,7 @@ func (s *builder) twoOpen() *builder {
 }
 
 func TestHistories(t *testing.T) {
-	for _, test := range slices.Concat(histories, groupHistories, taintHistories, overrideHistories, zoneHistories, existingHistories) {
+	for _, test := range slices.Concat(histories, groupHistories, taintHistories, overrideHistories, zoneHistories, existingHistories, deadlineHistories, stampHistories, memberHistories, recordHistories, outOfServiceHistories) {
 		t.Run(string(test.rule)+"/"+test.name, func(t *testing.T) {
 			s := newBuilder(t)
 			test.build(s)
@@ -740,6 +740,9 @@ func TestVerdictListsWhatIsNotJudged(t *testing.T) {
 		if !strings.Contains(text(t, v), want) {
 			t.Errorf("the verdict does not contain %q:\n%s", want, text(t, v))
 		}
+	}
+	if !slices.Contains(v.Unchecked(), RuleOpening) {
+		t.Errorf("an opening that was not judged counts as checked:\n%s", text(t, v))
 	}
 }
 

@@ -29,14 +29,19 @@ func (t *trial) judgeOpening(c *change, gate string, before, after record, recor
 		reason = t.reasonOfRelease(c, gate, before, reason)
 	}
 	what := fmt.Sprintf("gate opens: %s", reason)
-	t.checked(RuleOpening, fmt.Sprintf("openings: %s", reason))
-	if why := t.unjustified(c, gate, before, reason, recorded); why != "" {
+	notJudged := t.skipped
+	why := t.unjustified(c, gate, before, reason, recorded)
+	if why != "" {
 		t.violation(RuleOpening, c, gate, what, "%s", why)
+	}
+	if why != "" || t.skipped == notJudged {
+		t.checked(RuleOpening, fmt.Sprintf("openings: %s", reason))
 	}
 }
 
-// reasonToLeave returns why a node is no longer a member of a gate, or "" if it may be one.
-func (t *trial) reasonToLeave(c *change, gate string) v1alpha1.Reason {
+// reasonToLeave returns why a node is no longer a member of a gate, or "" if it may be one. That
+// the gate does not select the node comes last: the node remains a member for a while.
+func (t *trial) reasonToLeave(c *change, gate string) (reason v1alpha1.Reason) {
 	for _, m := range t.ofGate(t.window(c), c, gate) {
 		ng, node := m.Gate(gate), m.Node(c.name)
 		switch {
@@ -47,10 +52,10 @@ func (t *trial) reasonToLeave(c *change, gate string) v1alpha1.Reason {
 		case node.Labels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue:
 			return v1alpha1.ReasonOptedOut
 		case !selects(ng, node):
-			return v1alpha1.ReasonNotSelected
+			reason = v1alpha1.ReasonNotSelected
 		}
 	}
-	return ""
+	return reason
 }
 
 // reasonOfRelease returns why a gate opens whose record is removed. Because no record
@@ -92,33 +97,49 @@ func (t *trial) unjustifiedRelease(c *change, gate string, reason v1alpha1.Reaso
 
 // unjustified returns why no committed fact justifies the opening, or "" if one does.
 func (t *trial) unjustified(c *change, gate string, before record, reason v1alpha1.Reason, recorded bool) string {
+	if reason != v1alpha1.ReasonNodeReturned && t.isPaused(c, gate) {
+		return "the gate is paused"
+	}
 	if why, released := t.unjustifiedRelease(c, gate, reason); released && !recorded {
 		return why
 	}
 	switch reason {
-	case v1alpha1.ReasonOverridden:
-		if o, inForce := overrideOf(c.before, gate, t.Earliest(c.revision)); !inForce || o.State != v1alpha1.StateOpen {
-			return "no override requests it"
-		}
-		return ""
-	case v1alpha1.ReasonOverrideEnded:
-		if before.Override != v1alpha1.StateClosed {
-			return "no override kept the gate closed"
-		}
-		if o, inForce := overrideOf(c.before, gate, t.Latest(c.revision)); inForce && o.State == v1alpha1.StateClosed {
-			return "an override keeps the gate closed"
-		}
-		return ""
+	case v1alpha1.ReasonOverridden, v1alpha1.ReasonOverrideEnded:
+		return t.unjustifiedByOverride(c, gate, before, reason)
 	case v1alpha1.ReasonOpenedByHand:
 		return t.unjustifiedByHand(c, gate, before)
 	case v1alpha1.ReasonDeadlinePassed:
 		return t.unjustifiedByDeadline(c, gate, before)
 	case v1alpha1.ReasonSignalsHold:
-		return cmp.Or(t.unjustifiedBySignals(c, gate, before), t.unjustifiedByGroup(c, gate, before))
+		return cmp.Or(t.notAdmitted(c, gate, before, reason), t.unjustifiedBySignals(c, gate, before), t.unjustifiedByGroup(c, gate, before))
 	case v1alpha1.ReasonAdopted, v1alpha1.ReasonSignalsCleared:
-		return t.unjustifiedBySignals(c, gate, before)
+		return cmp.Or(t.notAdmitted(c, gate, before, reason), t.unjustifiedBySignals(c, gate, before))
 	}
 	return "this is not a reason for opening"
+}
+
+// unjustifiedByOverride returns why no override opens the gate, or does so by its end, or "".
+func (t *trial) unjustifiedByOverride(c *change, gate string, before record, reason v1alpha1.Reason) string {
+	if reason == v1alpha1.ReasonOverridden {
+		if o, inForce := overrideOf(c.before, gate, t.Earliest(c.revision)); !inForce || o.State != v1alpha1.StateOpen {
+			return "no override requests it"
+		}
+		return ""
+	}
+	if before.Override != v1alpha1.StateClosed {
+		return "no override kept the gate closed"
+	}
+	if o, inForce := overrideOf(c.before, gate, t.Latest(c.revision)); inForce && o.State == v1alpha1.StateClosed {
+		return "an override keeps the gate closed"
+	}
+	return ""
+}
+
+// isPaused reports whether the gate was paused in the whole window. It then opens only when it is
+// deleted, enters dry run, or must not detach volumes any longer.
+func (t *trial) isPaused(c *change, gate string) bool {
+	specs := t.specs(c, gate)
+	return len(specs) > 0 && !slices.ContainsFunc(specs, func(ng *v1alpha1.NodeGate) bool { return ng == nil || ng.Spec.Mode != v1alpha1.ModePaused })
 }
 
 // unjustifiedByHand returns why no user opened a gate with reopen Manual, or "" if one did. If the
@@ -255,8 +276,8 @@ func (t *trial) tooSoon(c *change, ng *v1alpha1.NodeGate, before record) string 
 	if least == 0 || !before.closed() || before.Reason == v1alpha1.ReasonAdopted {
 		return ""
 	}
-	if (before.Reason == v1alpha1.ReasonNodeSilent || before.Reason == v1alpha1.ReasonNodeShutdown) && before.Boot == c.before.Status.NodeInfo.BootID {
-		return "" // the node returned without a reboot
+	if before.returned(c.before) {
+		return ""
 	}
 	since := before.Since
 	if since.IsZero() || before.Reason == v1alpha1.ReasonBirth {
@@ -264,49 +285,6 @@ func (t *trial) tooSoon(c *change, ng *v1alpha1.NodeGate, before record) string 
 	}
 	if short := since.Add(least).Sub(t.Latest(c.revision)); short > time.Second {
 		return fmt.Sprintf("minClosedSeconds ends %s later", short.Round(time.Millisecond))
-	}
-	return ""
-}
-
-// unjustifiedByDeadline returns why no deadline opens the gate, or "" if one does.
-func (t *trial) unjustifiedByDeadline(c *change, name string, before record) string {
-	first := ""
-	for _, m := range t.ofGate(t.windowOfBoot(c), c, name) {
-		ng, node := m.Gate(name), m.Node(c.name)
-		why := ""
-		switch {
-		case ng == nil || ng.Spec.Deadline == nil || ng.Spec.Deadline.Action != v1alpha1.DeadlineOpen:
-			why = "no deadline opens the gate"
-		case blocked(node) != "":
-			why = blocked(node)
-		default:
-			why = t.deadlineLeft(c, ng.Spec.Deadline, before)
-		}
-		if why == "" {
-			return ""
-		}
-		first = cmp.Or(first, why)
-	}
-	return first
-}
-
-func (t *trial) deadlineLeft(c *change, d *v1alpha1.Deadline, before record) string {
-	since := before.Since
-	if since.IsZero() {
-		since = c.before.CreationTimestamp.Time
-	}
-	var shortest *int32
-	for _, limit := range []*int32{d.ReadySeconds, d.PodMissingSeconds} {
-		if limit != nil && (shortest == nil || *limit < *shortest) {
-			shortest = limit
-		}
-	}
-	if shortest == nil {
-		return "the deadline has no limit"
-	}
-	due := since.Add(time.Duration(*shortest)*time.Second + time.Duration(before.SilentFor)*time.Second)
-	if short := due.Sub(t.Latest(c.revision)); short > time.Second {
-		return fmt.Sprintf("the deadline passes %s later", short.Round(time.Millisecond))
 	}
 	return ""
 }

@@ -25,7 +25,9 @@ func withClosedOverride(node *corev1.Node) {
 
 // records writes the gate's record on node "a" as nodegate.
 func (s *builder) records(state string, reason v1alpha1.Reason, override string) *builder {
-	return s.edit(nodegate, "a", recorded(record{State: state, Reason: reason, Override: override, Boot: s.bootOf("a"), Taint: gateTaint + ":NoSchedule"}))
+	return s.edit(nodegate, "a", recorded(record{
+		State: state, Reason: reason, Override: override, Boot: s.bootOf("a"), Taint: gateTaint + ":NoSchedule", Since: s.now,
+	}))
 }
 
 // overrideClosed closes the gate, which is open on node "a", as nodegate, because of an override.

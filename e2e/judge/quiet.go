@@ -248,6 +248,8 @@ func (t *trial) judgeFinalGate(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 			t.judgeFinalGroup(node, ng, r)
 		case result == holds:
 			t.finalViolation(node, ng.Name, r, "all signals have held for long enough")
+		case result == notYet:
+			t.judgeFinalDeadline(node, ng, r)
 		}
 	default:
 		t.checked(RuleQuiet, "nodes on which a gate is open")
@@ -344,10 +346,12 @@ func (t *trial) judgeFinalLevel(node *corev1.Node, ng *v1alpha1.NodeGate, r reco
 	switch {
 	case !steady:
 		t.notJudged(RuleQuiet, "nodes of which something changed just before the end")
+	case ng.Spec.Taint.Key == v1alpha1.TaintOutOfService:
+		t.judgeFinalDetached(node, ng, r)
 	case result == notJudged:
 		t.notJudged(RuleQuiet, why)
-	case result == unknown, ng.Spec.Taint.Key == v1alpha1.TaintOutOfService:
-		t.notJudged(RuleQuiet, "closeWhen gates with an unknown signal, or with the out-of-service taint")
+	case result == unknown:
+		t.notJudged(RuleQuiet, "closeWhen gates with an unknown signal")
 	case result == holds && !r.closed():
 		t.checked(RuleQuiet, "nodes on which a closeWhen gate must close")
 		if t.hasBudget(node, ng) && (!manual || r.Reason != v1alpha1.ReasonOpenedByHand) {
@@ -358,6 +362,19 @@ func (t *trial) judgeFinalLevel(node *corev1.Node, ng *v1alpha1.NodeGate, r reco
 		t.finalViolation(node, ng.Name, r, "a signal of the closeWhen gate does not hold: "+why)
 	default:
 		t.checked(RuleQuiet, "nodes of a closeWhen gate")
+	}
+}
+
+// judgeFinalDetached judges the final state of a gate that detaches volumes. Whether it must close
+// is not judged.
+func (t *trial) judgeFinalDetached(node *corev1.Node, ng *v1alpha1.NodeGate, r record) {
+	if isUnreachable(node) {
+		t.notJudged(RuleQuiet, "unreachable nodes of gates that detach volumes")
+		return
+	}
+	t.checked(RuleQuiet, "reachable nodes of gates that detach volumes")
+	if r.closed() {
+		t.finalViolation(node, ng.Name, r, "the node has returned, so its volumes must not be detached")
 	}
 }
 

@@ -4,7 +4,9 @@ package judge
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -89,6 +91,21 @@ func (r record) own() record {
 	return r
 }
 
+// awaitsBoot reports whether the gate closed because the node was expected to reboot.
+func (r record) awaitsBoot() bool {
+	return r.Reason == v1alpha1.ReasonNodeSilent || r.Reason == v1alpha1.ReasonNodeShutdown
+}
+
+// returned reports whether such a gate is closed on a node that has not rebooted.
+func (r record) returned(node *corev1.Node) bool {
+	return r.awaitsBoot() && r.Boot == node.Status.NodeInfo.BootID
+}
+
+// isOf reports whether the record is not that of an earlier Node with the same name.
+func (r record) isOf(node *corev1.Node) bool {
+	return r.Since.IsZero() || !r.Since.Before(node.CreationTimestamp.Time)
+}
+
 // taint returns the record's taint, which is encoded as key=value:Effect.
 func (r record) taint() v1alpha1.Taint {
 	body, effect, _ := strings.Cut(r.Taint, ":")
@@ -113,3 +130,38 @@ func overrideOf(node *corev1.Node, gate string, now time.Time) (o override, inFo
 // overrideMax is how far ahead an override may end: seven days, and five minutes for clocks that
 // differ. nodegate ignores others.
 const overrideMax = 7*24*time.Hour + 5*time.Minute
+
+// judgeRecordedTime judges the time at which, according to its record, a gate closed (S4): it is
+// the time of the write that closes it, and no other write changes it unless it was in the future.
+func (t *trial) judgeRecordedTime(c *change, gate string, before, after record) {
+	if after.State != v1alpha1.StateClosed || before.State == after.State && after.Since.Equal(before.Since) {
+		return
+	}
+	t.checked(RuleClosing, "times of closings")
+	same := before.Override == after.Override && before.State == after.State && before.Reason == after.Reason && before.Boot == after.Boot && before.Taint == after.Taint
+	what := "nodegate records that the gate closed at " + after.Since.UTC().Format(time.RFC3339)
+	switch {
+	case !t.isTimeOf(c, after.Since) && !after.Since.Equal(c.before.CreationTimestamp.Time):
+		t.violation(RuleClosing, c, gate, what, "this is not that of the write")
+	case same && before.isOf(c.before) && !before.Since.After(t.Latest(c.revision)):
+		t.violation(RuleClosing, c, gate, what, "the state is from before, and was from %s", before.Since.UTC().Format(time.RFC3339))
+	}
+}
+
+// judgeRecordedBoot judges the boot that a record names. An openWhen gate that opens, and may close
+// for a reboot, records the node's boot (S2): otherwise it would not notice the next one.
+func (t *trial) judgeRecordedBoot(c *change, gate string, before, after record) {
+	boot := c.before.Status.NodeInfo.BootID
+	recloses := func(ng *v1alpha1.NodeGate) bool {
+		return ng != nil && !ng.Spec.Follows() && ng.Spec.ReclosePolicy != v1alpha1.RecloseNever
+	}
+	specs := t.specs(c, gate)
+	if boot == "" || after.own().State != v1alpha1.StateOpen || before.own().State == v1alpha1.StateOpen ||
+		slices.ContainsFunc(specs, func(ng *v1alpha1.NodeGate) bool { return !recloses(ng) }) {
+		return
+	}
+	t.checked(RuleForeign, "boots of gates that open")
+	if after.Boot != boot {
+		t.violation(RuleForeign, c, gate, fmt.Sprintf("nodegate records boot %q", after.Boot), "the record does not name the node's boot, %s", boot)
+	}
+}

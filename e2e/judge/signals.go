@@ -209,7 +209,7 @@ func (l evaluator) pods(s *v1alpha1.PodsSignal) (reading, string) {
 	}
 	wait := time.Duration(s.MinReadySeconds) * time.Second
 	found, ready, why := 0, 0, "no pod matches"
-	for _, pod := range l.Moment.Pods(l.node.Name) {
+	for _, pod := range l.Pods(l.node.Name) {
 		if pod.Namespace != s.Namespace || !selector.Matches(labels.Set(pod.Labels)) || isMirror(pod) || isFinished(pod) {
 			continue
 		}
@@ -234,7 +234,7 @@ func (l evaluator) pods(s *v1alpha1.PodsSignal) (reading, string) {
 }
 
 func (l evaluator) daemonSet(s *v1alpha1.DaemonSetSignal) (reading, string) {
-	for _, ds := range l.Moment.DaemonSets() {
+	for _, ds := range l.DaemonSets() {
 		if ds.Namespace == s.Namespace && ds.Name == s.Name {
 			return l.daemon(ds, s.MinReadySeconds)
 		}
@@ -243,13 +243,12 @@ func (l evaluator) daemonSet(s *v1alpha1.DaemonSetSignal) (reading, string) {
 }
 
 func (l evaluator) daemonSets(s *v1alpha1.DaemonSetsSignal) (reading, string) {
-	selector, err := s.Selector.AsSelector()
-	if err != nil {
+	if _, err := s.Selector.AsSelector(); err != nil {
 		return unknown, err.Error()
 	}
 	found := false
-	for _, ds := range l.Moment.DaemonSets() {
-		if !slices.Contains(s.Namespaces, ds.Namespace) || !selector.Matches(labels.Set(ds.Labels)) || !l.belongs(ds) {
+	for _, ds := range l.DaemonSets() {
+		if !l.requires(s, ds) {
 			continue
 		}
 		found = true
@@ -266,6 +265,12 @@ func (l evaluator) daemonSets(s *v1alpha1.DaemonSetsSignal) (reading, string) {
 	return holds, ""
 }
 
+// requires reports whether the signal requires a pod of the DaemonSet on the node.
+func (l evaluator) requires(s *v1alpha1.DaemonSetsSignal, ds *appsv1.DaemonSet) bool {
+	selector, err := s.Selector.AsSelector()
+	return err == nil && slices.Contains(s.Namespaces, ds.Namespace) && selector.Matches(labels.Set(ds.Labels)) && l.belongs(ds)
+}
+
 // daemon returns holds if the DaemonSet has a ready pod of its own on the node.
 func (l evaluator) daemon(ds *appsv1.DaemonSet, minReadySeconds int32) (reading, string) {
 	selector, err := metav1.LabelSelectorAsSelector(ds.Spec.Selector)
@@ -273,22 +278,12 @@ func (l evaluator) daemon(ds *appsv1.DaemonSet, minReadySeconds int32) (reading,
 		return unknown, err.Error()
 	}
 	why := fmt.Sprintf("DaemonSet %s/%s has no pod on the node", ds.Namespace, ds.Name)
-	for _, pod := range l.Moment.Pods(l.node.Name) {
+	for _, pod := range l.Pods(l.node.Name) {
 		if pod.Namespace != ds.Namespace || !selector.Matches(labels.Set(pod.Labels)) {
 			continue
 		}
-		owner := metav1.GetControllerOf(pod)
-		no := ""
-		switch {
-		case isMirror(pod):
-			no = "is a mirror pod"
-		case owner == nil || owner.UID != ds.UID:
-			no = "is not owned by the DaemonSet"
-		case pod.Labels[appsv1.ControllerRevisionHashLabelKey] == "" || pod.Labels[v1alpha1.DaemonPodLabel] == "":
-			no = "was not created by the DaemonSet controller"
-		case isFinished(pod):
-			no = "has finished"
-		default:
+		no := notOf(ds, pod)
+		if no == "" {
 			no = l.notReady(pod, time.Duration(minReadySeconds)*time.Second)
 		}
 		if no == "" {
@@ -297,4 +292,20 @@ func (l evaluator) daemon(ds *appsv1.DaemonSet, minReadySeconds int32) (reading,
 		why = fmt.Sprintf("pod %s/%s %s", pod.Namespace, pod.Name, no)
 	}
 	return notYet, why
+}
+
+// notOf returns why a pod that a DaemonSet selects does not count as one of its pods, or "".
+func notOf(ds *appsv1.DaemonSet, pod *corev1.Pod) string {
+	owner := metav1.GetControllerOf(pod)
+	switch {
+	case isMirror(pod):
+		return "is a mirror pod"
+	case owner == nil || owner.UID != ds.UID:
+		return "is not owned by the DaemonSet"
+	case pod.Labels[appsv1.ControllerRevisionHashLabelKey] == "" || pod.Labels[v1alpha1.DaemonPodLabel] == "":
+		return "was not created by the DaemonSet controller"
+	case isFinished(pod):
+		return "has finished"
+	}
+	return ""
 }

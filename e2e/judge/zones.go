@@ -3,9 +3,6 @@
 package judge
 
 import (
-	"sort"
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
@@ -45,7 +42,7 @@ func (t *trial) certainlyPartitioned(c *change, zone string) bool {
 			continue
 		}
 		ever, always, silent := false, true, true
-		for _, node := range t.states(id.Name, since, c.revision) {
+		for _, node := range t.States(id.Name, since, c.revision) {
 			in := node != nil && zoneOf(node) == zone
 			ever, always, silent = ever || in, always && in, silent && in && isUnreachable(node)
 		}
@@ -60,19 +57,4 @@ func (t *trial) certainlyPartitioned(c *change, zone string) bool {
 		}
 	}
 	return isPartition(least, unreachable) && isPartition(most, unreachable)
-}
-
-// states returns the states of a Node that were current at some time between a time and a
-// revision. It contains nil if the Node may not have existed then.
-func (t *trial) states(name string, since time.Time, before int64) []*corev1.Node {
-	versions := t.VersionsOf(revisions.ID{Kind: revisions.KindNode, Name: name})
-	var states []*corev1.Node
-	for i := sort.Search(len(versions), func(i int) bool { return versions[i].Revision >= before }) - 1; i >= 0; i-- {
-		node, _ := versions[i].Object.(*corev1.Node)
-		states = append(states, node)
-		if t.Latest(versions[i].Revision).Before(since) {
-			return states
-		}
-	}
-	return append(states, nil)
 }

@@ -241,6 +241,21 @@ func (h *History) Relevant(node string, since time.Time, before int64) []int64 {
 	return revisions
 }
 
+// States returns the states of a Node that were current at some time between a time and a
+// revision. It contains nil if the Node may not have existed then.
+func (h *History) States(name string, since time.Time, before int64) []*corev1.Node {
+	versions := h.byID[ID{Kind: KindNode, Name: name}]
+	var states []*corev1.Node
+	for i := sort.Search(len(versions), func(i int) bool { return versions[i].Revision >= before }) - 1; i >= 0; i-- {
+		node, _ := versions[i].Object.(*corev1.Node)
+		states = append(states, node)
+		if h.Latest(versions[i].Revision).Before(since) {
+			return states
+		}
+	}
+	return append(states, nil)
+}
+
 // Moment is the state at one revision.
 type Moment struct {
 	*History
