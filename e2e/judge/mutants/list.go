@@ -246,6 +246,36 @@ var All = []Mutant{
 		Breaks: judge.RuleOpening, Plays: []string{"timing"},
 	},
 	{
+		Name:   "deadlines for missing pods pass although the pods exist",
+		Edits:  []Edit{{"internal/gate/deadline.go", "{t.PodMissing, lacks || had}", "{t.PodMissing, lacks || true}"}},
+		Breaks: judge.RuleOpening, Plays: []string{"missing pods"},
+	},
+	{
+		Name:   "openings do not write their time",
+		Edits:  []Edit{{"internal/gate/openedat.go", `s.gate.Stamp == "" || `, `s.gate.Stamp != "" || `}},
+		Breaks: judge.RuleForeign, Plays: []string{"opened at"},
+	},
+	{
+		Name:   "closings write the time of an opening",
+		Edits:  []Edit{{"internal/gate/openedat.go", "!d.openedHere(s)", "s.verdict.After != v1alpha1.StateClosed"}},
+		Breaks: judge.RuleForeign, Plays: []string{"opened at"},
+	},
+	{
+		Name:   "gates that open record no boot",
+		Edits:  []Edit{{"internal/gate/decide.go", "if g.recloses() {", "if false {"}},
+		Breaks: judge.RuleForeign, Plays: []string{"lives"},
+	},
+	{
+		Name:   "existing nodes become members of gates that ignore them",
+		Edits:  []Edit{{"internal/gate/membership.go", "case g.Existing != v1alpha1.ExistingIgnore:", "case true:"}},
+		Breaks: judge.RuleOpening, Plays: []string{"existing"},
+	},
+	{
+		Name:   "overrides are removed before they end",
+		Edits:  []Edit{{"internal/gate/override.go", "case !d.now.Before(o.Until):", "case true:"}},
+		Breaks: judge.RuleForeign, Plays: []string{"overrides"},
+	},
+	{
 		Name:   "paused gates act",
 		Edits:  []Edit{{"internal/gate/mode.go", "return g.Mode != v1alpha1.ModePaused && (", "return (g.Mode == v1alpha1.ModePaused) || ("}},
 		Breaks: judge.RuleOpening, Plays: []string{"modes"},
@@ -306,6 +336,11 @@ var All = []Mutant{
 		Name:   "budgets are unlimited",
 		Edits:  []Edit{{"internal/gate/budget.go", "n, err := intstr.GetScaledValueFromIntOrPercent(budget, nodes, true)", "n, err := intstr.GetScaledValueFromIntOrPercent(budget, nodes, true)\n\tn += nodes"}},
 		Breaks: judge.RuleClosing, Plays: []string{"regression"},
+	},
+	{
+		Name:   "closings record no time",
+		Edits:  []Edit{{"internal/gate/decide.go", "State: v1alpha1.StateClosed, Since: d.since(), Reason: reason,", "State: v1alpha1.StateClosed, Reason: reason,"}},
+		Breaks: judge.RuleClosing, Plays: []string{"lives"},
 	},
 	{
 		Name:   "regressions are recorded as births",

@@ -26,6 +26,8 @@ const (
 	gateLabel = "judge.example.com/gate"
 	// fit is the node label or pod annotation for which gates wait.
 	fit = "judge.example.com/fit"
+	// openedAt is the annotation with the time at which a gate opened.
+	openedAt = "judge.example.com/opened-at"
 	// rackLabel is the label that names the group of a node.
 	rackLabel = "judge.example.com/rack"
 	// keyPrefix is the prefix of the gates' taint keys.
@@ -64,6 +66,10 @@ func gates() []*v1alpha1.NodeGate {
 		gate("later", open(label()), func(s *v1alpha1.NodeGateSpec) {
 			s.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(3600)), Action: v1alpha1.DeadlineOpen}
 		}),
+		gate("missing", open(v1alpha1.SignalSource{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: namespace, Name: "agent"}}), func(s *v1alpha1.NodeGateSpec) {
+			s.Deadline = &v1alpha1.Deadline{PodMissingSeconds: new(int32(3)), Action: v1alpha1.DeadlineOpen}
+		}),
+		gate("stamped", open(label()), func(s *v1alpha1.NodeGateSpec) { s.OpenedAtAnnotation = openedAt }),
 		gate("overdue", open(label()), func(s *v1alpha1.NodeGateSpec) {
 			s.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(3)), Condition: v1alpha1.DeadlineConditionPublish}
 			s.Budget.MaxReclosed = one()

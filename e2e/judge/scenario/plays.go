@@ -33,6 +33,8 @@ var plays = map[string]func(*play){
 	"level":            followsLevel,
 	"by hand":          byHand,
 	"timing":           timing,
+	"missing pods":     missingPods,
+	"opened at":        writesOpenings,
 	"overdue":          overdue,
 	"modes":            modes,
 	"deleted":          deleted,

@@ -110,6 +110,30 @@ func timing(p *play) {
 	hold.becomes("hold", opened) // by then, a controller that ignores time has opened the third
 }
 
+// missingPods has a deadline open a gate on a node without the daemon's pod, and not on one with a pod
+// that is not ready. That pod is older than its Node.
+func missingPods(p *play) {
+	without, with := p.registers("missing", "missing"), p.registers("missing-not", "missing")
+	with.daemon("agent", false)
+	with.recreated("missing")
+	without.becomes("missing", opened)
+	p.pause(3 * time.Second)
+	with.stays("missing", closed)
+}
+
+// writesOpenings opens a gate twice, which writes the time each time.
+func writesOpenings(p *play) {
+	n := p.registers("stamped", "stamped", labelled)
+	n.becomes("stamped", opened)
+	n.edit(unlabelled)
+	n.untilNextSecond()
+	n.reboots()
+	n.becomes("stamped", closed)
+	p.lingers()
+	n.edit(labelled)
+	n.becomes("stamped", opened)
+}
+
 // overdue lets the deadline of a gate pass on two nodes of a zone. The budget allows its
 // condition on one of them, and on the other when the gate opens on the first.
 func overdue(p *play) {
@@ -265,7 +289,7 @@ func forger(p *play) {
 // opens on a node that is fit; one cannot know whether its node is fit; one closes idle nodes
 // only; one ignores existing nodes, until another writer adds its taint to one of them.
 func existing(p *play) {
-	old, ignored := p.several("old"), p.several("ignored")
+	old, ignored := p.several("old"), append(p.several("ignored"), p.registers("ignored-fit", "ignored", labelled))
 	ready := p.registers("old-fit", "old", labelled)
 	unsure := p.registers("unsure", "unsure", withCondition("Net", corev1.ConditionUnknown))
 	busy := p.registers("busy", "idle")

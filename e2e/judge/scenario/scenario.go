@@ -113,7 +113,8 @@ func newEnvironment(o Options) (*environment, error) {
 
 // setUp installs nodegate and starts it behind the proxy.
 func (e *environment) setUp(ctx context.Context) (*testbed.Controller, error) {
-	installation, err := testbed.Install(ctx, e.applier, e.Program, allowedTaints(), "--node-conditions")
+	const stamps = "--allowed-stamp-annotations=" + openedAt
+	installation, err := testbed.Install(ctx, e.applier, e.Program, allowedTaints(), "--node-conditions", stamps)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +126,7 @@ func (e *environment) setUp(ctx context.Context) (*testbed.Controller, error) {
 	if e.proxy, err = newProxy(config); err != nil {
 		return nil, err
 	}
-	controller, err := testbed.StartControllerAs(e.Cluster, installation, e.proxy.config)
+	controller, err := testbed.StartControllerAs(e.Cluster, installation, e.proxy.config, stamps)
 	if err != nil {
 		return nil, err
 	}
