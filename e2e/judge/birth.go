@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -27,13 +28,13 @@ func (t *trial) judgeBirth(c *change) {
 	since := t.Earliest(c.revision).Add(-activeAfter)
 	window := t.Relevant(c.name, since, c.revision)
 	for _, ng := range t.Moment(c.revision - 1).Gates() {
-		if !selects(ng, c.after) || !t.inForceAtBirth(window, ng) {
+		if !facts.Selects(ng, c.after) || !t.inForceAtBirth(window, ng) {
 			continue
 		}
 		t.checked(RuleBirth, "gates in force on nodes that were created")
 		r, recorded := recordOf(c.after, ng.Name)
 		switch {
-		case taintOn(c.after, ng.Spec.Taint) == nil:
+		case facts.TaintOn(c.after, ng.Spec.Taint) == nil:
 			t.violation(RuleBirth, c, ng.Name, "node is created ungated", "the gate was in force and selects it, but the taint %s is missing", ng.Spec.Taint.Key)
 		case !recorded || !r.closed() || r.Reason != v1alpha1.ReasonBirth:
 			t.violation(RuleBirth, c, ng.Name, "node is created without a record", "the record has state %q and reason %q", r.State, r.Reason)

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -49,7 +50,7 @@ func newBoots(h *revisions.History, name string) *boots {
 	wasReady := false
 	for i, v := range h.VersionsOf(revisions.ID{Kind: revisions.KindNode, Name: name}) {
 		node, ok := v.Object.(*corev1.Node)
-		ready := ok && readyStatus(node) == corev1.ConditionTrue
+		ready := ok && facts.ReadyStatus(node) == corev1.ConditionTrue
 		if ready && !wasReady && i > 0 {
 			b.becameReady = append(b.becameReady, v.Revision)
 		}
@@ -59,7 +60,7 @@ func newBoots(h *revisions.History, name string) *boots {
 			continue
 		}
 		b.add(last, node, v.Revision, quiet)
-		switch isQuiet := isUnreachable(node) || isShuttingDown(node); {
+		switch isQuiet := facts.IsUnreachable(node) || facts.IsShuttingDown(node); {
 		case !isQuiet:
 			quiet = 0
 		case quiet == 0:
@@ -98,7 +99,7 @@ func (b *boots) add(last, node *corev1.Node, revision, quiet int64) {
 func (b *boots) known(revision int64, all bool) map[string]bool {
 	known := make(map[string]bool)
 	for _, pod := range b.h.Moment(revision).Pods(b.name) {
-		if ready, _ := isReady(pod); ready || all {
+		if ready, _ := facts.IsReady(pod); ready || all {
 			known[incarnation(pod)] = true
 		}
 	}
@@ -128,7 +129,7 @@ func incarnation(pod *corev1.Pod) string {
 // notReady returns why the pod's Ready condition does not count as evidence, or "" if
 // it does.
 func (l evaluator) notReady(pod *corev1.Pod, wait time.Duration) string {
-	ready, since := isReady(pod)
+	ready, since := facts.IsReady(pod)
 	switch {
 	case pod.DeletionTimestamp != nil:
 		return "is terminating"
@@ -138,7 +139,7 @@ func (l evaluator) notReady(pod *corev1.Pod, wait time.Duration) string {
 	if from, stale := l.stale(pod); stale {
 		proven := from.Add(provenAfter)
 		switch {
-		case readyStatus(l.node) != corev1.ConditionTrue:
+		case facts.ReadyStatus(l.node) != corev1.ConditionTrue:
 			return "is known from before the current boot or Node, and the node is not Ready"
 		case l.now.Before(proven):
 			return "is known only from before the current boot or Node"
@@ -223,4 +224,18 @@ func (l evaluator) markedAt(pod *corev1.Pod, key string) int64 {
 func (l evaluator) createdAt(node *corev1.Node) int64 {
 	v, _ := l.At(revisions.ID{Kind: revisions.KindNode, Name: node.Name}, l.Revision)
 	return v.Created
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

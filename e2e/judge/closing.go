@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -41,7 +42,7 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 	}
 	t.judgeRole(c, gate, before, after)
 	counted := before.State == v1alpha1.StateClosed && isBudgeted(before.Reason)
-	if !isBudgeted(reason) || counted || taintOn(c.before, after.taint()) != nil { // a taint that exists changes nothing for pods
+	if !isBudgeted(reason) || counted || facts.TaintOn(c.before, after.taint()) != nil { // a taint that exists changes nothing for pods
 		return
 	}
 	t.checked(RuleClosing, "closings under a budget")
@@ -66,7 +67,7 @@ func (t *trial) unjustifiedClosing(c *change, gate string, before, after record,
 			why = "the gate does not exist"
 		case ng.Spec.Mode == v1alpha1.ModePaused || ng.Spec.Mode == v1alpha1.ModeDryRun:
 			why = "the gate is in mode " + string(ng.Spec.Mode)
-		case !selects(ng, m.Node(c.name)):
+		case !facts.Selects(ng, m.Node(c.name)):
 			why = "the gate does not select the node"
 		default:
 			why = t.unfounded(c, m, ng, before, after, reason)
@@ -116,7 +117,7 @@ func (t *trial) unfounded(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, 
 // which an openWhen gate was open was a member, unless the record is that of an earlier Node.
 func (t *trial) unfoundedAdmission(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
 	former := !before.Since.IsZero() && before.Since.Before(c.before.CreationTimestamp.Time)
-	carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return taintOn(m.Node(c.name), own) != nil })
+	carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return facts.TaintOn(m.Node(c.name), own) != nil })
 	own, _ := recordOf(c.before, ng.Name)
 	switch {
 	case before.State == v1alpha1.StateOpen && !former && !ng.Spec.Follows():
@@ -140,7 +141,7 @@ func (t *trial) unfoundedByBoot(c *change, m revisions.Moment, ng *v1alpha1.Node
 		return "the gate's spec does not reclose it"
 	case reason == v1alpha1.ReasonNodeSilent:
 		return t.unfoundedUnreachable(c, m, ng, wasOpen)
-	case reason == v1alpha1.ReasonNodeShutdown && !isShuttingDown(node):
+	case reason == v1alpha1.ReasonNodeShutdown && !facts.IsShuttingDown(node):
 		return "the node does not report a shutdown"
 	case reason == v1alpha1.ReasonNodeShutdown:
 		return ""
@@ -157,13 +158,13 @@ func (t *trial) unfoundedByBoot(c *change, m revisions.Moment, ng *v1alpha1.Node
 // unfoundedUnreachable is unfounded for unreachable nodes.
 func (t *trial) unfoundedUnreachable(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, wasOpen bool) string {
 	switch {
-	case !isUnreachable(m.Node(c.name)):
+	case !facts.IsUnreachable(m.Node(c.name)):
 		return "the node's Ready condition is not Unknown"
 	case !wasOpen:
 		return ""
 	case effectOf(ng) == corev1.TaintEffectNoExecute:
 		return "a gate with NoExecute does not close on an unreachable node"
-	case t.certainlyPartitioned(c, zoneOf(m.Node(c.name))):
+	case t.certainlyPartitioned(c, facts.ZoneOf(m.Node(c.name))):
 		return "the node's zone may be partitioned: most of its nodes are unreachable"
 	}
 	return ""
@@ -243,7 +244,7 @@ func (t *trial) unfoundedBySignals(c *change, m revisions.Moment, ng *v1alpha1.N
 // record, so nodegate need not know what is from before its boot.
 func (t *trial) unfoundedExisting(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
 	switch {
-	case reason == v1alpha1.ReasonExistingIdle && slices.ContainsFunc(t.since(m, ng).Pods(c.name), isWorkload):
+	case reason == v1alpha1.ReasonExistingIdle && slices.ContainsFunc(t.since(m, ng).Pods(c.name), facts.IsWorkload):
 		return "a workload is on the node"
 	case before.State == v1alpha1.StateClosed, t.noneLost(c, m, ng, true) == "":
 		return ""
@@ -272,19 +273,19 @@ func (t *trial) noneLost(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, e
 // moved to the zone within the window do not count.
 func (t *trial) budget(c *change, gate string, counts func(*corev1.Node) bool) (n, allowed int) {
 	window := t.window(c)
-	zone := zoneOf(c.after)
+	zone := facts.ZoneOf(c.after)
 	for _, m := range t.ofGate(window, c, gate) {
 		if ng := m.Gate(gate); ng != nil {
 			allowed = max(allowed, maxReclosed(ng, m, zone))
 		}
 	}
 	for _, node := range t.Moment(c.revision).AllNodes() {
-		if !counts(node) || zoneOf(node) != zone {
+		if !counts(node) || facts.ZoneOf(node) != zone {
 			continue
 		}
 		moved := slices.ContainsFunc(window, func(m revisions.Moment) bool {
 			earlier := m.Node(node.Name)
-			return earlier != nil && earlier.UID == node.UID && zoneOf(earlier) != zone
+			return earlier != nil && earlier.UID == node.UID && facts.ZoneOf(earlier) != zone
 		})
 		if !moved {
 			n++
@@ -297,7 +298,7 @@ func (t *trial) budget(c *change, gate string, counts func(*corev1.Node) bool) (
 func maxReclosed(ng *v1alpha1.NodeGate, m revisions.Moment, zone string) int {
 	selected := 0
 	for _, node := range m.AllNodes() {
-		if zoneOf(node) == zone && selects(ng, node) {
+		if facts.ZoneOf(node) == zone && facts.Selects(ng, node) {
 			selected++
 		}
 	}

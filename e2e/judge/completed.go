@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 )
 
 // completed returns the reading of a signal about pods that run once. It reads every version
@@ -43,7 +44,7 @@ func (l evaluator) ran(pod *corev1.Pod, namespace string, selector labels.Select
 	boot := l.node.Status.NodeInfo.BootID
 	current := boot != "" && pod.Labels[v1alpha1.BootLabel] == boot && !pod.CreationTimestamp.Before(&l.node.CreationTimestamp)
 	return (current || l.boots == nil) && pod.Namespace == namespace && selector.Matches(labels.Set(pod.Labels)) &&
-		pod.Spec.NodeName == l.node.Name && !isMirror(pod) && pod.DeletionTimestamp == nil
+		pod.Spec.NodeName == l.node.Name && !facts.IsMirror(pod) && pod.DeletionTimestamp == nil
 }
 
 // success returns the reading of a success. What nodegate may or may not have seen, or may have

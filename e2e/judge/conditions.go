@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -77,7 +78,7 @@ func (t *trial) unpublished(c *change, gate string, condition corev1.NodeConditi
 	}
 	why := ""
 	for _, m := range t.window(c) {
-		if why = blocked(m.Node(c.name)); why == "" {
+		if why = facts.Blocked(m.Node(c.name)); why == "" {
 			break
 		}
 	}
@@ -95,7 +96,7 @@ func (t *trial) judgeFinalConditions(node *corev1.Node) {
 		}
 	}
 	for _, ng := range m.Gates() {
-		if t.unjudged(node, ng) == "" && (selects(ng, node) || !t.leaving(node, ng)) {
+		if t.unjudged(node, ng) == "" && (facts.Selects(ng, node) || !t.leaving(node, ng)) {
 			t.judgeFinalCondition(m, node, ng)
 		}
 	}
@@ -104,7 +105,7 @@ func (t *trial) judgeFinalConditions(node *corev1.Node) {
 func (t *trial) judgeFinalCondition(m revisions.Moment, node *corev1.Node, ng *v1alpha1.NodeGate) {
 	r, _ := recordOf(node, ng.Name)
 	has := isPublished(node, ng.Name)
-	if !ng.Spec.Deadline.Publishes() || !ng.Spec.Enforces() || !selects(ng, node) || !r.closed() || !r.Overdue {
+	if !ng.Spec.Deadline.Publishes() || !ng.Spec.Enforces() || !facts.Selects(ng, node) || !r.closed() || !r.Overdue {
 		if has {
 			t.finalViolation(node, ng.Name, r, "the node has its condition without reason")
 		}
@@ -112,7 +113,7 @@ func (t *trial) judgeFinalCondition(m revisions.Moment, node *corev1.Node, ng *v
 	}
 	t.checked(RuleQuiet, "nodes on which a gate's deadline has passed")
 	// A fit node that waits only for its group has no condition.
-	if !has && blocked(node) == "" && ng.Spec.OpenTogether == nil && t.published(m, ng, node) < maxReclosed(ng, m, zoneOf(node)) {
+	if !has && facts.Blocked(node) == "" && ng.Spec.OpenTogether == nil && t.published(m, ng, node) < maxReclosed(ng, m, facts.ZoneOf(node)) {
 		t.finalViolation(node, ng.Name, r, "its deadline has passed, the budget allows its condition, and the node does not have it")
 	}
 }
@@ -120,7 +121,7 @@ func (t *trial) judgeFinalCondition(m revisions.Moment, node *corev1.Node, ng *v
 // published returns the number of nodes in the node's zone that have the gate's condition.
 func (t *trial) published(m revisions.Moment, ng *v1alpha1.NodeGate, node *corev1.Node) (n int) {
 	for _, other := range m.AllNodes() {
-		if zoneOf(other) == zoneOf(node) && isPublished(other, ng.Name) {
+		if facts.ZoneOf(other) == facts.ZoneOf(node) && isPublished(other, ng.Name) {
 			n++
 		}
 	}

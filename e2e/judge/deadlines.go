@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -28,7 +29,7 @@ func (t *trial) unjustifiedByDeadline(c *change, name string, before record) str
 	}
 	first := ""
 	for _, m := range t.ofGate(t.windowOfBoot(c), c, name) {
-		ng, why := m.Gate(name), blocked(m.Node(c.name))
+		ng, why := m.Gate(name), facts.Blocked(m.Node(c.name))
 		switch {
 		case ng == nil || ng.Spec.Deadline == nil || ng.Spec.Deadline.Action != v1alpha1.DeadlineOpen:
 			why = "no deadline opens the gate"
@@ -94,7 +95,7 @@ func (t *trial) ranFor(c *change, gate string, before record) time.Duration {
 	if since.IsZero() {
 		since = c.before.CreationTimestamp.Time
 	}
-	if blocked(c.before) == "" { // otherwise, nodegate may not have adopted the boot yet
+	if facts.Blocked(c.before) == "" { // otherwise, nodegate may not have adopted the boot yet
 		since = later(since, t.bootsOf(c.name).current(c.before).since)
 	}
 	stopped := max(time.Duration(before.SilentFor)*time.Second, t.silence(c, gate, since))
@@ -117,10 +118,10 @@ func (t *trial) silence(c *change, gate string, since time.Time) (total time.Dur
 		if v.Revision >= c.revision || node == nil || node.UID != c.before.UID {
 			continue
 		}
-		switch changed := readyChanged(node); {
-		case isUnreachable(node) && from.IsZero():
+		switch changed := facts.ReadyChanged(node); {
+		case facts.IsUnreachable(node) && from.IsZero():
 			from = later(t.Latest(v.Revision), changed)
-		case !isUnreachable(node) && !from.IsZero():
+		case !facts.IsUnreachable(node) && !from.IsZero():
 			add(earlier(t.Earliest(v.Revision), changed))
 		}
 	}
@@ -181,7 +182,7 @@ func (l evaluator) lacks(s *v1alpha1.SignalSource) bool {
 		return slices.ContainsFunc(l.DaemonSets(), func(ds *appsv1.DaemonSet) bool { return l.requires(s.DaemonSets, ds) && !l.hasPodOf(ds) })
 	case s.Pods != nil:
 		selector, err := s.Pods.Selector.AsSelector()
-		return err != nil || !l.hasPod(s.Pods.Namespace, selector, func(pod *corev1.Pod) bool { return !isFinished(pod) })
+		return err != nil || !l.hasPod(s.Pods.Namespace, selector, func(pod *corev1.Pod) bool { return !facts.IsFinished(pod) })
 	case s.Completed != nil:
 		selector, err := s.Completed.Selector.AsSelector()
 		return err != nil || !l.hasPod(s.Completed.Namespace, selector, func(*corev1.Pod) bool { return true })
@@ -198,7 +199,7 @@ func (l evaluator) hasPodOf(ds *appsv1.DaemonSet) bool {
 // hasPod reports whether such a pod certainly exists on the node.
 func (l evaluator) hasPod(namespace string, selector labels.Selector, counts func(*corev1.Pod) bool) bool {
 	return slices.ContainsFunc(l.Pods(l.node.Name), func(pod *corev1.Pod) bool {
-		return pod.Namespace == namespace && selector.Matches(labels.Set(pod.Labels)) && pod.DeletionTimestamp == nil && !isMirror(pod) && counts(pod)
+		return pod.Namespace == namespace && selector.Matches(labels.Set(pod.Labels)) && pod.DeletionTimestamp == nil && !facts.IsMirror(pod) && counts(pod)
 	})
 }
 
@@ -231,7 +232,7 @@ func (t *trial) judgeOverdue(c *change, gate string, before, after record) {
 // deadline must not have passed unless the record shows that, and must not open the gate.
 func (t *trial) judgeFinalDeadline(node *corev1.Node, ng *v1alpha1.NodeGate, r record) {
 	d := ng.Spec.Deadline
-	if d == nil || d.ReadySeconds == nil || r.Override != "" || blocked(node) != "" {
+	if d == nil || d.ReadySeconds == nil || r.Override != "" || facts.Blocked(node) != "" {
 		return
 	}
 	since := later(later(r.Since, t.bootsOf(node.Name).current(node).since), node.CreationTimestamp.Time)
@@ -254,7 +255,7 @@ func (t *trial) couldOpen(node *corev1.Node, ng *v1alpha1.NodeGate, wait time.Du
 	for _, revision := range t.Relevant(node.Name, t.End.Add(-wait), t.To+1) {
 		m := t.Moment(revision)
 		then, gate := m.Node(node.Name), m.Gate(ng.Name)
-		if then == nil || then.UID != node.UID || blocked(then) != "" || gate == nil || gate.UID != ng.UID || gate.Generation != ng.Generation {
+		if then == nil || then.UID != node.UID || facts.Blocked(then) != "" || gate == nil || gate.UID != ng.UID || gate.Generation != ng.Generation {
 			return false
 		}
 	}

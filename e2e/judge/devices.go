@@ -8,6 +8,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 )
 
 // pool is a pool of devices, as far as its ResourceSlices have been published.
@@ -46,7 +47,7 @@ func (l evaluator) poolsOf(driver string) map[string]pool {
 	pools := make(map[string]pool)
 	for _, slice := range l.ResourceSlices(l.node.Name) {
 		spec := &slice.Spec
-		if spec.Driver != driver || !ownedBy(slice, l.node.UID) {
+		if spec.Driver != driver || !facts.OwnedBy(slice, l.node.UID) {
 			continue
 		}
 		p := pools[spec.Pool.Name]

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -120,7 +121,7 @@ func (t *trial) owner(c *change, window []revisions.Moment, taint corev1.Taint) 
 	}
 	for _, m := range window {
 		for _, ng := range m.Gates() {
-			if ng.Spec.Enforces() && owns(ng, taint) && selects(ng, m.Node(c.name)) {
+			if ng.Spec.Enforces() && owns(ng, taint) && facts.Selects(ng, m.Node(c.name)) {
 				return ng.Name
 			}
 		}
@@ -169,7 +170,7 @@ func (t *trial) judgeForgery(c *change) {
 func (t *trial) forged(c *change, gate string, r record) string {
 	closes := func(v revisions.Version) bool {
 		ng, ok := v.Object.(*v1alpha1.NodeGate)
-		return ok && v.Revision < c.revision && !ng.Spec.Follows() && ng.Spec.Taint == r.taint() && selects(ng, c.after)
+		return ok && v.Revision < c.revision && !ng.Spec.Follows() && ng.Spec.Taint == r.taint() && facts.Selects(ng, c.after)
 	}
 	switch {
 	case r.State != v1alpha1.StateClosed || r.Reason != v1alpha1.ReasonBirth:

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -26,7 +27,7 @@ func groupOf(m revisions.Moment, ng *v1alpha1.NodeGate, node *corev1.Node) (name
 		return "", nil
 	}
 	for _, other := range m.AllNodes() {
-		if other.Name != node.Name && other.Labels[key] == name && selects(ng, other) {
+		if other.Name != node.Name && other.Labels[key] == name && facts.Selects(ng, other) {
 			others = append(others, other)
 		}
 	}
@@ -68,7 +69,7 @@ func (t *trial) fitness(m revisions.Moment, ng *v1alpha1.NodeGate, node *corev1.
 			return unknown
 		}
 		return result
-	case !recorded && taintOn(node, ng.Spec.Taint) != nil: // about to be adopted
+	case !recorded && facts.TaintOn(node, ng.Spec.Taint) != nil: // about to be adopted
 		return unknown
 	}
 	return holds

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -331,7 +332,7 @@ func (t *trial) ofGate(window []revisions.Moment, c *change, gate string) []revi
 // before the boot need evidence of the boot.
 func (t *trial) evaluator(m revisions.Moment, name string, now time.Time, evidence bool) evaluator {
 	l := evaluator{Moment: m, node: m.Node(name), now: now, doubtful: notJudged}
-	l.transient = func(key string) bool { return isTransient(key, t.TransientTaints) }
+	l.transient = func(key string) bool { return facts.IsTransient(key, t.TransientTaints) }
 	if evidence {
 		l.boots = t.bootsOf(name)
 	}

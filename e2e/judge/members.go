@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -37,19 +38,14 @@ func (t *trial) notAdmittedIn(c *change, m revisions.Moment, ng *v1alpha1.NodeGa
 		return "the gate does not exist"
 	case ng.Spec.Follows():
 		return ""
-	case !selects(ng, m.Node(c.name)):
+	case !facts.Selects(ng, m.Node(c.name)):
 		return "the gate does not select the node"
-	case reason != v1alpha1.ReasonAdopted && !carriesAny(m.Node(c.name), ng):
+	case reason != v1alpha1.ReasonAdopted && !facts.CarriesAny(m.Node(c.name), ng):
 		return t.notNew(c, ng)
 	case reason == v1alpha1.ReasonAdopted && (ng.Spec.ExistingNodes == "" || ng.Spec.ExistingNodes == v1alpha1.ExistingIgnore):
 		return "the gate ignores existing nodes"
 	}
 	return ""
-}
-
-// carriesAny reports whether the node carries one of the gate's taints.
-func carriesAny(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
-	return slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return taintOn(node, own) != nil })
 }
 
 // unfoundedState returns why an openWhen gate in this own state does not close for the reason, or
@@ -114,20 +110,20 @@ const goneAfter = time.Minute
 // does not detach volumes. The patch tests that the node is unreachable.
 func (t *trial) unfoundedDetaching(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, reason v1alpha1.Reason) string {
 	node := m.Node(c.name)
-	changed := readyChanged(node)
+	changed := facts.ReadyChanged(node)
 	isShutDown := slices.ContainsFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == v1alpha1.TaintCloudShutdown })
 	switch {
 	case ng.Spec.Taint.Key != v1alpha1.TaintOutOfService:
 		return ""
 	case reason != v1alpha1.ReasonSignalsHold && reason != v1alpha1.ReasonOverrideEnded:
 		return "a gate that detaches volumes closes only because its signals hold"
-	case !isUnreachable(c.before) || !isUnreachable(node):
+	case !facts.IsUnreachable(c.before) || !facts.IsUnreachable(node):
 		return "the node's Ready condition is not Unknown"
 	case isShutDown:
 		return ""
 	case changed.IsZero() || t.Latest(c.revision).Before(changed.Add(goneAfter)):
 		return "the node has been unreachable for less than a minute"
-	case t.certainlyPartitioned(c, zoneOf(node)):
+	case t.certainlyPartitioned(c, facts.ZoneOf(node)):
 		return "the node's zone may be partitioned: most of its nodes are unreachable"
 	}
 	return ""

@@ -8,10 +8,8 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -51,7 +49,7 @@ func (t *trial) reasonToLeave(c *change, gate string) (reason v1alpha1.Reason) {
 			return v1alpha1.ReasonDryRun
 		case node.Labels[v1alpha1.OptOutLabel] == v1alpha1.OptOutValue:
 			return v1alpha1.ReasonOptedOut
-		case !selects(ng, node):
+		case !facts.Selects(ng, node):
 			reason = v1alpha1.ReasonNotSelected
 		}
 	}
@@ -73,7 +71,7 @@ func (t *trial) reasonOfRelease(c *change, gate string, before record, none v1al
 		return v1alpha1.ReasonNotIdle
 	case ng != nil && ng.Spec.Follows() && ng.Spec.Reopen == v1alpha1.ReopenManual:
 		return v1alpha1.ReasonOpenedByHand
-	case ng != nil && ng.Spec.Taint.Key == v1alpha1.TaintOutOfService && !isUnreachable(c.before):
+	case ng != nil && ng.Spec.Taint.Key == v1alpha1.TaintOutOfService && !facts.IsUnreachable(c.before):
 		return v1alpha1.ReasonNodeReturned
 	case ng != nil && ng.Spec.Follows():
 		return v1alpha1.ReasonSignalsCleared
@@ -153,7 +151,7 @@ func (t *trial) unjustifiedByHand(c *change, gate string, before record) string 
 		return t.unjustifiedBySignals(c, gate, before)
 	case !slices.ContainsFunc(t.specs(c, gate), manual):
 		return "the gate is not reopened manually"
-	case taintOn(c.before, before.taint()) != nil:
+	case facts.TaintOn(c.before, before.taint()) != nil:
 		return "the gate is reopened manually, and no other writer has removed its taint"
 	}
 	return ""
@@ -173,7 +171,7 @@ func (t *trial) stillMember(c *change, gate string) string {
 		if t.Latest(revision).After(t.Earliest(c.revision).Add(-t.Lag)) || ng == nil || node == nil || node.UID != c.before.UID {
 			continue
 		}
-		if selects(ng, node) {
+		if facts.Selects(ng, node) {
 			return fmt.Sprintf("the gate selected the node less than %s ago", leavesAfter)
 		}
 	}
@@ -218,7 +216,7 @@ func (t *trial) unjustifiedBySignals(c *change, name string, before record) stri
 func (t *trial) holdIn(window []revisions.Moment, c *change, ng *v1alpha1.NodeGate, now time.Time) string {
 	open, first := false, ""
 	for _, m := range window {
-		why := blocked(m.Node(c.name))
+		why := facts.Blocked(m.Node(c.name))
 		open, first = open || why == "", cmp.Or(first, why)
 	}
 	if !open {
@@ -293,16 +291,9 @@ func (t *trial) tooSoon(c *change, ng *v1alpha1.NodeGate, before record) string 
 // a workload was on it in one.
 func (t *trial) isIdle(c *change) string {
 	for _, m := range t.window(c) {
-		if slices.ContainsFunc(m.Pods(c.name), isWorkload) {
+		if slices.ContainsFunc(m.Pods(c.name), facts.IsWorkload) {
 			return ""
 		}
 	}
 	return "the node is still idle"
-}
-
-// isWorkload reports whether the pod is not a DaemonSet pod, mirror pod or finished
-// pod.
-func isWorkload(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	return !isMirror(pod) && !isFinished(pod) && (owner == nil || owner.Kind != "DaemonSet")
 }

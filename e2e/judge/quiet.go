@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -74,7 +75,7 @@ func (t *trial) finalViolation(node *corev1.Node, gate string, r record, why str
 // judgeFinal judges one gate on one node.
 func (t *trial) judgeFinal(node *corev1.Node, ng *v1alpha1.NodeGate) {
 	r, recorded := recordOf(node, ng.Name)
-	member := selects(ng, node)
+	member := facts.Selects(ng, node)
 	if why := t.unjudged(node, ng); why != "" && (member || recorded) {
 		t.notJudged(RuleQuiet, why)
 		return
@@ -153,7 +154,7 @@ func (t *trial) leaving(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
 	}
 	for _, revision := range t.Relevant(node.Name, t.End.Add(-leavesAfter-t.Quiet), t.To+1) {
 		m := t.Moment(revision)
-		if then, spec := m.Node(node.Name), m.Gate(ng.Name); then != nil && spec != nil && selects(spec, then) {
+		if then, spec := m.Node(node.Name), m.Gate(ng.Name); then != nil && spec != nil && facts.Selects(spec, then) {
 			return true
 		}
 	}
@@ -165,7 +166,7 @@ func (t *trial) judgeFinalTaints(node *corev1.Node) {
 	m := t.Moment(t.To)
 	for _, ng := range m.Gates() {
 		r, recorded := recordOf(node, ng.Name)
-		if !ng.Spec.Enforces() || !isTrue(ng, v1alpha1.ConditionAccepted) || t.contended(node, ng) || !selects(ng, node) {
+		if !ng.Spec.Enforces() || !isTrue(ng, v1alpha1.ConditionAccepted) || t.contended(node, ng) || !facts.Selects(ng, node) {
 			continue
 		}
 		t.checked(RuleQuiet, "nodes' taints of a gate")
@@ -213,7 +214,7 @@ func (t *trial) reads(m revisions.Moment, node string, ng *v1alpha1.NodeGate, no
 		return t.evaluator(m, node, now, false).all(ng.Spec.CloseWhen)
 	}
 	result, why := t.evaluator(m, node, now, true).all(ng.Spec.OpenWhen)
-	if no := blocked(m.Node(node)); result == holds && no != "" {
+	if no := facts.Blocked(m.Node(node)); result == holds && no != "" {
 		return unknown, no
 	}
 	return result, why
@@ -263,7 +264,7 @@ func (t *trial) judgeUnrecorded(node *corev1.Node, ng *v1alpha1.NodeGate, result
 	t.checked(RuleQuiet, "nodes without a record of a gate that selects them")
 	isNew := !node.CreationTimestamp.Before(&ng.CreationTimestamp) && t.End.Sub(node.CreationTimestamp.Time) < newFor-t.Quiet
 	carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool {
-		return taintOn(node, own) != nil && holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) == ""
+		return facts.TaintOn(node, own) != nil && holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) == ""
 	})
 	existing := ng.Spec.ExistingNodes
 	switch {
@@ -273,7 +274,7 @@ func (t *trial) judgeUnrecorded(node *corev1.Node, ng *v1alpha1.NodeGate, result
 		t.finalViolation(node, ng.Name, record{}, "the node carries the gate's taint but is not adopted")
 	case result == holds && existing != "" && existing != v1alpha1.ExistingIgnore:
 		t.finalViolation(node, ng.Name, record{}, "its signals hold, and the gate adopts existing nodes")
-	case result == notYet && existing == v1alpha1.ExistingClose && blocked(node) == "" && t.hasBudget(node, ng):
+	case result == notYet && existing == v1alpha1.ExistingClose && facts.Blocked(node) == "" && t.hasBudget(node, ng):
 		t.finalViolation(node, ng.Name, record{}, "the gate closes existing nodes, and there is budget")
 	}
 }
@@ -286,9 +287,9 @@ func (t *trial) judgeFinalOpen(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 	case ng.Spec.ReclosePolicy == v1alpha1.RecloseNever:
 	case r.Boot != "" && boot != "" && r.Boot != boot:
 		t.judgeUnseenBoot(node, ng, r, result)
-	case isShuttingDown(node):
+	case facts.IsShuttingDown(node):
 		t.finalViolation(node, ng.Name, r, "the node is shutting down")
-	case isUnreachable(node) && effect != corev1.TaintEffectNoExecute && !partitioned(t.Moment(t.To), zoneOf(node)):
+	case facts.IsUnreachable(node) && effect != corev1.TaintEffectNoExecute && !partitioned(t.Moment(t.To), facts.ZoneOf(node)):
 		t.finalViolation(node, ng.Name, r, "the node's Ready condition is Unknown")
 	case ng.Spec.ReclosePolicy == v1alpha1.RecloseOnRegression && result == notYet && r.Reason != v1alpha1.ReasonDeadlinePassed:
 		t.judgeRegressed(node, ng, r)
@@ -304,7 +305,7 @@ func (t *trial) judgeUnseenBoot(node *corev1.Node, ng *v1alpha1.NodeGate, r reco
 		t.notJudged(RuleQuiet, unjudgedBoot)
 		return
 	}
-	waits := reads == unknown || reads == notYet && !t.hasBudget(node, ng) || reads == holds && readyStatus(node) != corev1.ConditionTrue
+	waits := reads == unknown || reads == notYet && !t.hasBudget(node, ng) || reads == holds && facts.ReadyStatus(node) != corev1.ConditionTrue
 	if !waits {
 		t.finalViolation(node, ng.Name, r, "the node has rebooted since then")
 	}
@@ -368,7 +369,7 @@ func (t *trial) judgeFinalLevel(node *corev1.Node, ng *v1alpha1.NodeGate, r reco
 // judgeFinalDetached judges the final state of a gate that detaches volumes. Whether it must close
 // is not judged.
 func (t *trial) judgeFinalDetached(node *corev1.Node, ng *v1alpha1.NodeGate, r record) {
-	if isUnreachable(node) {
+	if facts.IsUnreachable(node) {
 		t.notJudged(RuleQuiet, "unreachable nodes of gates that detach volumes")
 		return
 	}
@@ -384,9 +385,9 @@ func (t *trial) hasBudget(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
 	m := t.Moment(t.To)
 	closed := 0
 	for _, other := range m.AllNodes() {
-		if r, _ := recordOf(other, ng.Name); r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) && zoneOf(other) == zoneOf(node) {
+		if r, _ := recordOf(other, ng.Name); r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) && facts.ZoneOf(other) == facts.ZoneOf(node) {
 			closed++
 		}
 	}
-	return closed < maxReclosed(ng, m, zoneOf(node))
+	return closed < maxReclosed(ng, m, facts.ZoneOf(node))
 }

@@ -9,14 +9,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -118,17 +121,12 @@ func keyValue(what string, have map[string]string, s *v1alpha1.KeyValueSignal) (
 	return yes(found && (s.Value == nil || *s.Value == value), "%s %s is %q (present: %v)", what, s.Key, value, found)
 }
 
-// ownedBy reports whether an object is owned by the Node with a UID.
-func ownedBy(object metav1.Object, node types.UID) bool {
-	return slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == node })
-}
-
 func (l evaluator) csiDriver(s *v1alpha1.CSIDriverSignal) (reading, string) {
 	csi := l.CsiNode(l.node.Name)
 	if csi == nil {
 		return notYet, "the CSINode does not exist"
 	}
-	if !ownedBy(csi, l.node.UID) {
+	if !facts.OwnedBy(csi, l.node.UID) {
 		return notYet, "the CSINode belongs to an earlier Node"
 	}
 	for _, d := range csi.Spec.Drivers {
@@ -210,7 +208,7 @@ func (l evaluator) pods(s *v1alpha1.PodsSignal) (reading, string) {
 	wait := time.Duration(s.MinReadySeconds) * time.Second
 	found, ready, why := 0, 0, "no pod matches"
 	for _, pod := range l.Pods(l.node.Name) {
-		if pod.Namespace != s.Namespace || !selector.Matches(labels.Set(pod.Labels)) || isMirror(pod) || isFinished(pod) {
+		if pod.Namespace != s.Namespace || !selector.Matches(labels.Set(pod.Labels)) || facts.IsMirror(pod) || facts.IsFinished(pod) {
 			continue
 		}
 		found++
@@ -298,14 +296,44 @@ func (l evaluator) daemon(ds *appsv1.DaemonSet, minReadySeconds int32) (reading,
 func notOf(ds *appsv1.DaemonSet, pod *corev1.Pod) string {
 	owner := metav1.GetControllerOf(pod)
 	switch {
-	case isMirror(pod):
+	case facts.IsMirror(pod):
 		return "is a mirror pod"
 	case owner == nil || owner.UID != ds.UID:
 		return "is not owned by the DaemonSet"
 	case pod.Labels[appsv1.ControllerRevisionHashLabelKey] == "" || pod.Labels[v1alpha1.DaemonPodLabel] == "":
 		return "was not created by the DaemonSet controller"
-	case isFinished(pod):
+	case facts.IsFinished(pod):
 		return "has finished"
 	}
 	return ""
+}
+
+// isGateKey reports whether a gate uses the taint key in this state.
+func isGateKey(m revisions.Moment, key string) bool {
+	return slices.ContainsFunc(m.Gates(), func(ng *v1alpha1.NodeGate) bool {
+		return slices.ContainsFunc(ng.Spec.Taints(), func(t v1alpha1.Taint) bool { return t.Key == key })
+	})
+}
+
+// belongs reports whether the DaemonSet controller creates a pod for the node, now or
+// after temporary taints are removed.
+func (l evaluator) belongs(ds *appsv1.DaemonSet) bool {
+	spec := &ds.Spec.Template.Spec
+	if spec.NodeName != "" && spec.NodeName != l.node.Name {
+		return false
+	}
+	match, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec}).Match(l.node)
+	if err != nil || !match {
+		return false
+	}
+	for i := range l.node.Spec.Taints {
+		t := &l.node.Spec.Taints[i]
+		if t.Effect == corev1.TaintEffectPreferNoSchedule || l.transient(t.Key) || isGateKey(l.Moment, t.Key) {
+			continue
+		}
+		if !schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), spec.Tolerations, t, false) {
+			return false
+		}
+	}
+	return true
 }

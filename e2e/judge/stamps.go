@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -71,7 +72,7 @@ func (t *trial) opensHere(c *change, gate string, specs []*v1alpha1.NodeGate) (o
 		follows := !slices.ContainsFunc(specs, func(ng *v1alpha1.NodeGate) bool { return ng == nil || !ng.Spec.Follows() })
 		return recorded || follows && t.reasonToLeave(c, gate) == "", false
 	}
-	carried := func(ng *v1alpha1.NodeGate) bool { return ng != nil && carriesAny(c.before, ng) }
+	carried := func(ng *v1alpha1.NodeGate) bool { return ng != nil && facts.CarriesAny(c.before, ng) }
 	return false, recorded && before.State == "" && slices.ContainsFunc(specs, carried)
 }
 

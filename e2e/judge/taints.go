@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
@@ -25,7 +26,7 @@ func (t *trial) judgeUnrecordedOpenings(c *change) {
 	}
 	for _, ng := range t.Moment(c.revision - 1).Gates() {
 		owned := slices.ContainsFunc(removed, func(taint corev1.Taint) bool { return owns(ng, taint) })
-		if owned && ng.Spec.Enforces() && selects(ng, c.before) {
+		if owned && ng.Spec.Enforces() && facts.Selects(ng, c.before) {
 			t.judgeOpening(c, ng.Name, record{}, record{}, false)
 		}
 	}
@@ -40,7 +41,7 @@ func (t *trial) keptOff(c *change, taint corev1.Taint) bool {
 		_, recorded := recordOf(c.after, id.Name)
 		return slices.ContainsFunc(t.ofGate(window, c, id.Name), func(m revisions.Moment) bool {
 			ng := m.Gate(id.Name)
-			return ng != nil && (recorded || ng.Spec.Follows()) && ng.Spec.Enforces() && owns(ng, taint) && selects(ng, m.Node(c.name))
+			return ng != nil && (recorded || ng.Spec.Follows()) && ng.Spec.Enforces() && owns(ng, taint) && facts.Selects(ng, m.Node(c.name))
 		})
 	})
 }
@@ -111,7 +112,7 @@ func (t *trial) judgeLeftTaints(node *corev1.Node) {
 	for _, taint := range node.Spec.Taints {
 		gate, left := t.left[taintOf{node.Name, taint.Key, taint.Effect}]
 		owned := slices.ContainsFunc(gates, func(ng *v1alpha1.NodeGate) bool {
-			return ng.Spec.Mode != v1alpha1.ModeDryRun && owns(ng, taint) && selects(ng, node)
+			return ng.Spec.Mode != v1alpha1.ModeDryRun && owns(ng, taint) && facts.Selects(ng, node)
 		})
 		if left && !owned {
 			r, _ := recordOf(node, gate)
@@ -122,7 +123,7 @@ func (t *trial) judgeLeftTaints(node *corev1.Node) {
 
 // closedWrongly returns how the node's taints contradict the record of a closed gate, or "".
 func closedWrongly(node *corev1.Node, ng *v1alpha1.NodeGate, r record) string {
-	switch has := taintOn(node, r.taint()); {
+	switch has := facts.TaintOn(node, r.taint()); {
 	case !slices.Contains(ng.Spec.Taints(), r.taint()):
 		return "it is closed with " + r.Taint + ", which is not its taint"
 	case has == nil:
@@ -136,7 +137,7 @@ func closedWrongly(node *corev1.Node, ng *v1alpha1.NodeGate, r record) string {
 // openWrongly returns how the node's taints contradict that a gate is open, or "".
 func openWrongly(node *corev1.Node, ng *v1alpha1.NodeGate) string {
 	for _, own := range ng.Spec.Taints() {
-		if taintOn(node, own) != nil && holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) == "" {
+		if facts.TaintOn(node, own) != nil && holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) == "" {
 			return "its taint is present"
 		}
 	}

@@ -3,12 +3,9 @@
 package judge
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
+	"github.com/nodegate/nodegate/e2e/judge/facts"
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
-
-func zoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }
 
 // isPartition reports whether so many nodes of a zone are unreachable that the network may be
 // partitioned.
@@ -18,9 +15,9 @@ func isPartition(nodes, unreachable int) bool { return nodes >= 3 && unreachable
 func partitioned(m revisions.Moment, zone string) bool {
 	nodes, unreachable := 0, 0
 	for _, node := range m.AllNodes() {
-		if zoneOf(node) == zone {
+		if facts.ZoneOf(node) == zone {
 			nodes++
-			if isUnreachable(node) {
+			if facts.IsUnreachable(node) {
 				unreachable++
 			}
 		}
@@ -43,8 +40,8 @@ func (t *trial) certainlyPartitioned(c *change, zone string) bool {
 		}
 		ever, always, silent := false, true, true
 		for _, node := range t.States(id.Name, since, c.revision) {
-			in := node != nil && zoneOf(node) == zone
-			ever, always, silent = ever || in, always && in, silent && in && isUnreachable(node)
+			in := node != nil && facts.ZoneOf(node) == zone
+			ever, always, silent = ever || in, always && in, silent && in && facts.IsUnreachable(node)
 		}
 		if ever {
 			most++

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package judge
+// Package facts returns what single objects state: Nodes, pods and gates. It follows the wording
+// of the API documentation.
+package facts
 
 import (
 	"slices"
@@ -8,15 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
-	"github.com/nodegate/nodegate/e2e/judge/revisions"
 	"github.com/nodegate/nodegate/presets"
 )
 
@@ -28,9 +27,9 @@ var transientPrefixes = []string{
 	"ignore-taint.cluster-autoscaler.kubernetes.io/", "ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler",
 }
 
-// isTransient reports whether taints with this key are temporary: a daemon that does
+// IsTransient reports whether taints with this key are temporary: a daemon that does
 // not tolerate one is still expected on the node.
-func isTransient(key string, more []string) bool {
+func IsTransient(key string, more []string) bool {
 	begins := func(prefix string) bool { return strings.HasPrefix(key, prefix) }
 	return slices.ContainsFunc(transientPrefixes, begins) || slices.ContainsFunc(more, begins) || slices.Contains(presetKeys(), key)
 }
@@ -45,13 +44,16 @@ var setupTaints = []string{
 	"node.cloudprovider.kubernetes.io/uninitialized", "node.cluster.x-k8s.io/uninitialized", "karpenter.sh/unregistered",
 }
 
-func isMirror(pod *corev1.Pod) bool { return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" }
+// IsMirror reports whether a kubelet created the pod, for a static pod.
+func IsMirror(pod *corev1.Pod) bool { return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" }
 
-func isFinished(pod *corev1.Pod) bool {
+// IsFinished reports whether no container of the pod will run again.
+func IsFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func isReady(pod *corev1.Pod) (bool, time.Time) {
+// IsReady reports whether the pod is ready, and since when that is so.
+func IsReady(pod *corev1.Pod) (bool, time.Time) {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c.Status == corev1.ConditionTrue, c.LastTransitionTime.Time
@@ -70,17 +72,18 @@ func readyCondition(node *corev1.Node) corev1.NodeCondition {
 	return corev1.NodeCondition{}
 }
 
-// readyStatus is the status of the node's Ready condition; empty if there is none.
-func readyStatus(node *corev1.Node) corev1.ConditionStatus { return readyCondition(node).Status }
+// ReadyStatus is the status of the node's Ready condition; empty if there is none.
+func ReadyStatus(node *corev1.Node) corev1.ConditionStatus { return readyCondition(node).Status }
 
-// readyChanged is the time at which that status changed, according to the condition.
-func readyChanged(node *corev1.Node) time.Time { return readyCondition(node).LastTransitionTime.Time }
+// ReadyChanged is the time at which that status changed, according to the condition.
+func ReadyChanged(node *corev1.Node) time.Time { return readyCondition(node).LastTransitionTime.Time }
 
-func isUnreachable(node *corev1.Node) bool { return readyStatus(node) == corev1.ConditionUnknown }
+// IsUnreachable reports whether the node's Ready condition is Unknown.
+func IsUnreachable(node *corev1.Node) bool { return ReadyStatus(node) == corev1.ConditionUnknown }
 
-// isShuttingDown reports whether the kubelet or a lifecycle condition reports the
+// IsShuttingDown reports whether the kubelet or a lifecycle condition reports the
 // node's shutdown.
-func isShuttingDown(node *corev1.Node) bool {
+func IsShuttingDown(node *corev1.Node) bool {
 	for _, c := range node.Status.Conditions {
 		switch {
 		case c.Type == corev1.NodeReady && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "node is shutting down"),
@@ -97,12 +100,12 @@ func endsOtherBoot(message string, node *corev1.Node) bool {
 	return ofAgent && boot != node.Status.NodeInfo.BootID
 }
 
-// blocked returns why no signal may open a gate on the node, or "" if signals may.
-func blocked(node *corev1.Node) string {
+// Blocked returns why no signal may open a gate on the node, or "" if signals may.
+func Blocked(node *corev1.Node) string {
 	switch {
-	case isUnreachable(node):
+	case IsUnreachable(node):
 		return "the node's Ready condition is Unknown"
-	case isShuttingDown(node):
+	case IsShuttingDown(node):
 		return "the node is shutting down"
 	}
 	for _, t := range node.Spec.Taints {
@@ -113,14 +116,14 @@ func blocked(node *corev1.Node) string {
 	return ""
 }
 
-// selects reports whether a gate selects the node.
-func selects(ng *v1alpha1.NodeGate, node *corev1.Node) bool {
+// Selects reports whether a gate selects the node.
+func Selects(ng *v1alpha1.NodeGate, node *corev1.Node) bool {
 	selector, err := ng.Spec.NodeSelector.AsSelector()
 	return err == nil && selector.Matches(labels.Set(node.Labels)) && node.Labels[v1alpha1.OptOutLabel] != v1alpha1.OptOutValue
 }
 
-// taintOn returns the node's taint of this key and effect, or nil.
-func taintOn(node *corev1.Node, t v1alpha1.Taint) *corev1.Taint {
+// TaintOn returns the node's taint of this key and effect, or nil.
+func TaintOn(node *corev1.Node, t v1alpha1.Taint) *corev1.Taint {
 	i := slices.IndexFunc(node.Spec.Taints, func(have corev1.Taint) bool { return have.Key == t.Key && have.Effect == t.Effect })
 	if i < 0 {
 		return nil
@@ -128,46 +131,22 @@ func taintOn(node *corev1.Node, t v1alpha1.Taint) *corev1.Taint {
 	return &node.Spec.Taints[i]
 }
 
-// isGateKey reports whether a gate uses the taint key in this state.
-func isGateKey(m revisions.Moment, key string) bool {
-	return slices.ContainsFunc(m.Gates(), func(ng *v1alpha1.NodeGate) bool {
-		return slices.ContainsFunc(ng.Spec.Taints(), func(t v1alpha1.Taint) bool { return t.Key == key })
-	})
+// CarriesAny reports whether the node carries one of the gate's taints.
+func CarriesAny(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
+	return slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return TaintOn(node, own) != nil })
 }
 
-// belongs reports whether the DaemonSet controller creates a pod for the node, now or
-// after temporary taints are removed.
-func (l evaluator) belongs(ds *appsv1.DaemonSet) bool {
-	spec := &ds.Spec.Template.Spec
-	if spec.NodeName != "" && spec.NodeName != l.node.Name {
-		return false
-	}
-	match, err := nodeaffinity.GetRequiredNodeAffinity(&corev1.Pod{Spec: *spec}).Match(l.node)
-	if err != nil || !match {
-		return false
-	}
-	for i := range l.node.Spec.Taints {
-		t := &l.node.Spec.Taints[i]
-		if t.Effect == corev1.TaintEffectPreferNoSchedule || l.transient(t.Key) || isGateKey(l.Moment, t.Key) {
-			continue
-		}
-		if !schedulingcorev1.TolerationsTolerateTaint(logr.Discard(), spec.Tolerations, t, false) {
-			return false
-		}
-	}
-	return true
+// ZoneOf returns the node's zone.
+func ZoneOf(node *corev1.Node) string { return node.Labels[corev1.LabelTopologyZone] }
+
+// IsWorkload reports whether the pod is not a DaemonSet pod, mirror pod or finished
+// pod.
+func IsWorkload(pod *corev1.Pod) bool {
+	owner := metav1.GetControllerOf(pod)
+	return !IsMirror(pod) && !IsFinished(pod) && (owner == nil || owner.Kind != "DaemonSet")
 }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
+// OwnedBy reports whether an object is owned by the Node with a UID.
+func OwnedBy(object metav1.Object, node types.UID) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == node })
 }
