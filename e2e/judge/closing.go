@@ -59,6 +59,9 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 // "" if one does.
 func (t *trial) unjustifiedClosing(c *change, gate string, before, after record, reason v1alpha1.Reason) string {
 	first := ""
+	if before.own().State != v1alpha1.StateClosed && t.isRefused(c, gate) {
+		return "the gate is not accepted"
+	}
 	for _, m := range t.ofGate(t.window(c), c, gate) {
 		ng := m.Gate(gate)
 		why := ""
@@ -124,6 +127,8 @@ func (t *trial) unfoundedAdmission(c *change, m revisions.Moment, ng *v1alpha1.N
 		return "the gate was open"
 	case own.State == v1alpha1.StateClosed && !former && !ng.Spec.Follows():
 		return "the node is a member, with the gate closed"
+	case reason == v1alpha1.ReasonBirth && ng.Spec.Follows():
+		return "a closeWhen gate closes on no node because it is new"
 	case reason == v1alpha1.ReasonBirth:
 		return t.notNew(c, ng)
 	case !carries && !before.closed():

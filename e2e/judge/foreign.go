@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/e2e/judge/facts"
@@ -98,7 +99,22 @@ func (t *trial) judgeTaints(c *change) {
 		if gate := t.owner(c, window, taint); gate != "" && !carries(c.before, taint) && holderOf(c.after, taint) == "" && !isFull(c.before) {
 			t.violation(RuleForeign, c, gate, "nodegate adds taint "+taint.ToString(), "according to the records, no gate with this taint is closed")
 		}
+		if why := t.wrongTime(c, taint.TimeAdded); taint.Effect == corev1.TaintEffectNoExecute && why != "" && !carries(c.before, taint) {
+			t.violation(RuleForeign, c, "", "nodegate adds taint "+taint.ToString(), "%s", why)
+		}
 	}
+}
+
+// wrongTime returns why the time of a NoExecute taint that nodegate adds is wrong, or "". From
+// that time, pods tolerate the taint for tolerationSeconds.
+func (t *trial) wrongTime(c *change, added *metav1.Time) string {
+	switch {
+	case added == nil:
+		return "its timeAdded is missing"
+	case !t.isTimeOf(c, added.Time):
+		return fmt.Sprintf("its timeAdded, %s, is not the time of the write", added.UTC().Format(time.RFC3339))
+	}
+	return ""
 }
 
 // isFull reports whether a Node's annotations are so large that a record may not fit.

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/e2e/judge/facts"
@@ -127,4 +129,31 @@ func (t *trial) unfoundedDetaching(c *change, m revisions.Moment, ng *v1alpha1.N
 		return "the node's zone may be partitioned: most of its nodes are unreachable"
 	}
 	return ""
+}
+
+// isRefused reports whether the gate's status shows, from Lag before a change until Lag after it,
+// that the gate is not accepted.
+func (t *trial) isRefused(c *change, gate string) bool {
+	since, until := t.Earliest(c.revision).Add(-t.Lag), t.Latest(c.revision).Add(t.Lag)
+	if t.Rewinds || t.End.Before(until) {
+		return false
+	}
+	for _, v := range slices.Backward(t.VersionsOf(revisions.ID{Kind: revisions.KindNodeGate, Name: gate})) {
+		if t.Earliest(v.Revision).After(until) {
+			continue
+		}
+		ng, exists := v.Object.(*v1alpha1.NodeGate)
+		if !exists || !isNotAccepted(ng) {
+			return false
+		}
+		if t.Latest(v.Revision).Before(since) {
+			return true
+		}
+	}
+	return false
+}
+
+func isNotAccepted(ng *v1alpha1.NodeGate) bool {
+	accepted := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionAccepted)
+	return accepted != nil && accepted.Status == metav1.ConditionFalse && accepted.ObservedGeneration == ng.Generation
 }

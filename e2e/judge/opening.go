@@ -201,7 +201,7 @@ func (t *trial) unjustifiedBySignals(c *change, name string, before record) stri
 			why = t.holdIn(window, c, ng, now)
 		}
 		if why == "" {
-			why = t.tooSoon(c, ng, before)
+			why = cmp.Or(t.tooSoon(c, ng, before), t.tooBrief(c, ng, before))
 		}
 		if why == "" {
 			return ""

@@ -241,6 +241,11 @@ var All = []Mutant{
 		Breaks: judge.RuleOpening, Plays: []string{"timing"},
 	},
 	{
+		Name:   "openAfterSeconds is ignored",
+		Edits:  []Edit{{"internal/gate/soak.go", "case g.OpenAfter == 0:", "case true:"}},
+		Breaks: judge.RuleOpening, Plays: []string{"timing"},
+	},
+	{
 		Name:   "deadlines pass immediately",
 		Edits:  []Edit{{"internal/gate/deadline.go", "case until.Before(due):", "case false && until.Before(due):"}},
 		Breaks: judge.RuleOpening, Plays: []string{"timing"},
@@ -336,6 +341,11 @@ var All = []Mutant{
 		Name:   "budgets are unlimited",
 		Edits:  []Edit{{"internal/gate/budget.go", "n, err := intstr.GetScaledValueFromIntOrPercent(budget, nodes, true)", "n, err := intstr.GetScaledValueFromIntOrPercent(budget, nodes, true)\n\tn += nodes"}},
 		Breaks: judge.RuleClosing, Plays: []string{"regression"},
+	},
+	{
+		Name:   "NoExecute taints have no time",
+		Edits:  []Edit{{"internal/gate/taints.go", "taint.TimeAdded = &metav1.Time{Time: d.now}", "taint.TimeAdded = &metav1.Time{}"}},
+		Breaks: judge.RuleForeign, Plays: []string{"no execute"},
 	},
 	{
 		Name:   "closings record no time",

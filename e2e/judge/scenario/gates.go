@@ -75,6 +75,7 @@ func gates() []*v1alpha1.NodeGate {
 			s.Budget.MaxReclosed = one()
 		}),
 		gate("hold", open(label()), func(s *v1alpha1.NodeGateSpec) { s.Timing.MinClosedSeconds = 4 }),
+		gate("soak", open(label()), func(s *v1alpha1.NodeGateSpec) { s.Timing.OpenAfterSeconds = 4 }),
 		gate("dry", open(label()), func(s *v1alpha1.NodeGateSpec) { s.Mode = v1alpha1.ModeDryRun }),
 		gate("paused", open(label())),
 		gate("doomed", open(label())),

@@ -102,11 +102,12 @@ func byHand(p *play) {
 }
 
 // timing has a deadline open a gate, while that of another gate has not passed, and has
-// minClosedSeconds keep a third gate closed.
+// minClosedSeconds and openAfterSeconds keep further gates closed.
 func timing(p *play) {
 	p.registers("later", "later")
-	late, hold := p.registers("late", "late"), p.registers("hold", "hold", labelled)
+	late, hold, soak := p.registers("late", "late"), p.registers("hold", "hold", labelled), p.registers("soak", "soak", labelled)
 	late.becomes("late", opened)
+	soak.becomes("soak", opened)
 	hold.becomes("hold", opened) // by then, a controller that ignores time has opened the third
 }
 

@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// noExecute makes a node unreachable on which a gate with NoExecute is open. The gate stays open.
+// noExecute makes a node unreachable on which a gate with NoExecute is open. The gate stays open, and
+// closes when the node reboots.
 func noExecute(p *play) {
 	n := p.registers("evicting", "evicting", labelled)
 	n.becomes("evicting", opened)
@@ -16,6 +17,12 @@ func noExecute(p *play) {
 	p.lingers()
 	n.stays("evicting", opened)
 	n.reports(corev1.NodeReady, corev1.ConditionTrue)
+	n.edit(unlabelled)
+	n.untilNextSecond()
+	n.reboots()
+	n.becomes("evicting", closed)
+	n.edit(labelled)
+	n.becomes("evicting", opened)
 }
 
 // settles is how long a node of a zone with three nodes must be unreachable before its gates close.
