@@ -135,7 +135,7 @@ func TestWhyANodeIsHeld(t *testing.T) {
 	k.register()
 	a := e.ask(e.cluster.Admin(), "why", "n1")
 	e.tells(a, 1, "held by 1 of 1 gates", "agent: closed for", "the node is new (Birth)", keyA+":NoSchedule",
-		"daemons/agent has no pod on this node (PodMissing)", "find out why the daemon has no pod on the node")
+		"daemons/agent has no pod on this node (PodMissing)", "find out why the node has no such pod")
 	pod := k.daemonPod(ds)
 	k.run(pod, false)
 	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, pod.Name+" is not ready (PodNotReady)")

@@ -178,7 +178,7 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 	case after != e.State:
 		e.Becomes, e.Since = after, v.ClosedSince.UTC()
 	}
-	e.Soft = gate.IsSoft(e.Taint)
+	e.Soft, e.TaintMissing = gate.IsSoft(e.Taint), v.LacksTaint(&f.Node.Node)
 	if g != nil {
 		e.CloseWhen = g.CloseWhen
 		e.Signals = f.explainSignals(v, g)

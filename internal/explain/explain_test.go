@@ -4,6 +4,7 @@ package explain_test
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +32,8 @@ var situations = []struct {
 	// conditions are the node's besides Ready.
 	conditions []gate.Condition
 	groups     map[string]gate.Group
-	// bare nodes carry no taint, regardless of their records.
+	pods       map[gate.PodQuery][]gate.Pod
+	// bare nodes do not carry the taints of their records.
 	bare bool
 	age  time.Duration
 }{
@@ -165,6 +167,21 @@ spec:
 		records: map[string]string{"agent": `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/a:NoSchedule","source":"crd","fought":3,"foughtAt":"2026-03-01T02:59:55Z"}`},
 	},
 	{
+		name: "taint-removed", age: time.Hour, bare: true,
+		gates:   []string{clitest.ByLabel("agent", "")},
+		records: map[string]string{"agent": clitest.Birth},
+	},
+	{
+		name: "check-missing", age: 3 * time.Minute,
+		gates: []string{`
+metadata: {name: preflight}
+spec:
+  taint: {key: example.com/a, effect: NoSchedule}
+  openWhen: [{name: check, completed: {namespace: preflight, selector: {matchLabels: {app: preflight}}}}]`},
+		records: map[string]string{"preflight": clitest.Birth},
+		pods:    map[gate.PodQuery][]gate.Pod{{Namespace: "preflight", Selector: "app=preflight", Runs: true}: {}},
+	},
+	{
 		name: "group-incomplete", age: 3 * time.Minute,
 		gates: []string{
 			clitest.ByLabel("waits", ofFour), clitest.ByLabel("lacks", ofFour+"\n  nodeSelector: {matchLabels: {rack: r1}}\n  deadline: {readySeconds: 600}"),
@@ -213,6 +230,15 @@ const followed = `{"state":"Closed","reason":"SignalsHold","since":"2026-03-01T0
 // ofFour makes a gate open on four nodes of a rack together.
 const ofFour = "openTogether: {labelKey: rack, atLeast: 4}"
 
+// recordedTaint returns the taint of a record, or "".
+func recordedTaint(record string) string {
+	r, err := gate.ParseRecord(record)
+	if err != nil {
+		return ""
+	}
+	return r.Taint
+}
+
 // testdata contains the expected output of each case, as text and as JSON.
 func TestExplanation(t *testing.T) {
 	for _, c := range situations {
@@ -225,12 +251,15 @@ func TestExplanation(t *testing.T) {
 			if c.ready == "" {
 				c.ready = corev1.ConditionTrue
 			}
-			if !c.bare && len(c.records) > 0 {
-				n.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
+			for _, record := range c.records {
+				key, effect, ok := strings.Cut(recordedTaint(record), ":")
+				if taint := (corev1.Taint{Key: key, Effect: corev1.TaintEffect(effect)}); ok && !c.bare && !slices.Contains(n.Taints, taint) {
+					n.Taints = append(n.Taints, taint)
+				}
 			}
 			n.Conditions = append(c.conditions, gate.Condition{Type: string(corev1.NodeReady), Status: c.ready, Transition: clitest.Now.Add(-c.age / 2)})
 			f.Node = gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}}
-			f.Node.Groups = c.groups
+			f.Node.Groups, f.Node.Pods = c.groups, c.pods
 			f.Decision = f.Gates.Decide(&f.Node, f.Now)
 			e := explain.Of(f)
 			for _, g := range e.Gates {

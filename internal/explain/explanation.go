@@ -62,6 +62,9 @@ type Gate struct {
 	Since time.Time `json:"since,omitzero"`
 	// Taint is the taint that is on the node while the gate is closed.
 	Taint string `json:"taint,omitempty"`
+	// TaintMissing is true if another writer has removed the taint from the node while the gate is
+	// closed. The node accepts pods until the controller adds the taint again.
+	TaintMissing bool `json:"taintMissing,omitempty"`
 	// Soft is true if the taint has the effect PreferNoSchedule, which does not keep pods off the
 	// node. The gate then does not hold the node.
 	Soft bool `json:"soft,omitempty"`

@@ -43,7 +43,7 @@ var (
 
 // nextSteps contains what to do about a reading that keeps a gate closed.
 var nextSteps = map[v1alpha1.ReadingReason]string{
-	v1alpha1.ReadingPodMissing:                "find out why the daemon has no pod on the node: check its DaemonSet's events, tolerations and image",
+	v1alpha1.ReadingPodMissing:                "find out why the node has no such pod: check the events, tolerations and image of its DaemonSet, or what creates its Job",
 	v1alpha1.ReadingPodFinished:               "find out why the pod has finished, and why no other pod replaces it; for a pod that runs once, use the signal completed",
 	v1alpha1.ReadingPodStatic:                 "let a DaemonSet run the pod: a kubelet can create static pods with any labels, so they do not count",
 	v1alpha1.ReadingPodNotByDaemonSet:         "find out who created that pod, and delete it: the DaemonSet controller then creates its own",

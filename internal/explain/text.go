@@ -93,7 +93,10 @@ func (e *Gate) write(b *strings.Builder, m printer.Marks, now time.Time) {
 }
 
 func (e *Gate) taintText() string {
-	if e.Soft {
+	switch {
+	case e.TaintMissing:
+		return e.Taint + ", which is not on the node"
+	case e.Soft:
 		return e.Taint + ", which does not keep pods off the node"
 	}
 	return e.Taint

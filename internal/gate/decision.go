@@ -245,6 +245,14 @@ func (v *Verdict) TaintOn(n *Node, d *Decision, g *Gate) (text string) {
 	return text
 }
 
+// LacksTaint reports whether the gate is closed by its record while its taint is not on the node,
+// because another writer has removed it.
+func (v *Verdict) LacksTaint(n *Node) bool {
+	r, err := ParseRecord(n.Records[v.Gate])
+	t, ok := parseTaint(r.Taint)
+	return err == nil && ok && v.Before == v1alpha1.StateClosed && !v.DryRun && n.taint(t.Key, t.Effect) < 0
+}
+
 // IsSoft reports whether a taint, in the form used in records, does not keep pods off a node.
 func IsSoft(taint string) bool {
 	return strings.HasSuffix(taint, ":"+string(corev1.TaintEffectPreferNoSchedule))
