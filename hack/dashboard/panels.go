@@ -20,7 +20,7 @@ var options = map[string]object{
 // Replicas change: the value of a gate's gauge is the maximum over all replicas.
 const (
 	counts   = `max by (gate, state) (nodegate_gate_nodes{gate=~"$gate",state=~"closed|overdue|throttled|overridden"})`
-	share    = `max by (gate) (nodegate_gate_nodes{gate=~"$gate",state="open"}) / max by (gate) (nodegate_gate_nodes{gate=~"$gate",state="selected"})`
+	share    = `max by (gate) (nodegate_gate_nodes{gate=~"$gate",state="closed"}) / max by (gate) (nodegate_gate_nodes{gate=~"$gate",state="selected"})`
 	notReady = `count(min by (gate) (nodegate_gate_condition{gate=~"$gate",condition="Ready"}) == 0) or vector(0)`
 	unproved = `count(min by (gate) (nodegate_birth_closing_proved{gate=~"$gate"}) == 0) or vector(0)`
 	oldest   = `time() - min by (gate) (nodegate_gate_oldest_closed_timestamp_seconds{gate=~"$gate"})`
@@ -58,7 +58,7 @@ var rows = []row{
 		{"Gates not Ready", "The message of the gate's condition Ready contains the next step.", stat, 4, "short", 1, []query{{notReady, "not Ready"}}},
 		{"Unproven births", "Gates that may not be closed on new nodes at creation.", stat, 4, "short", 1, []query{{unproved, "not proven"}}},
 		{"Nodes by gate and state", "", timeseries, 12, "short", 0, []query{{counts, "{{gate}} {{state}}"}}},
-		{"Share of a gate's nodes that are open", "", timeseries, 12, "percentunit", 0, []query{{share, "{{gate}}"}}},
+		{"Share of selected nodes that are closed", "NodegateMostNodesClosed fires above a half.", timeseries, 12, "percentunit", 0, []query{{share, "{{gate}}"}}},
 		{"What closed nodes wait for", "The first signal that each node waits for; - means none.", bars, 12, "short", 0, []query{
 			{`max by (gate, signal) (nodegate_gate_waiting_nodes{gate=~"$gate"}) > 0`, "{{gate}} {{signal}}"}}},
 		{"Longest wait", "Close time of the node that has been closed the longest.", timeseries, 12, "s", 0, []query{{oldest, "{{gate}}"}}},

@@ -181,7 +181,7 @@ var scenarios = map[string]struct {
 		},
 	},
 	"NodegateMostNodesClosed": {
-		scenario{15 * time.Minute, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 6x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 10x60`}}, "60% of its nodes",
+		scenario{15 * time.Minute, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 6x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 10x60`}}, "60% of the selected nodes",
 		[]scenario{
 			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 5x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 10x60`}},
 			{time.Hour, []string{`nodegate_gate_nodes{gate="cni",state="closed"} 3x60`, `nodegate_gate_nodes{gate="cni",state="selected"} 3x60`}}, // too few nodes

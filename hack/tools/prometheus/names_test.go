@@ -140,16 +140,18 @@ type dashboard struct {
 	Templating    struct {
 		List []struct{ Name, Type, Query string }
 	}
-	Panels []struct {
-		ID         int
-		Type       string
-		Title      string
+	Panels []panel
+}
+
+type panel struct {
+	ID         int
+	Type       string
+	Title      string
+	Datasource struct{ Type, UID string }
+	GridPos    struct{ X, Y, W, H int }
+	Targets    []struct {
+		Expr       string
 		Datasource struct{ Type, UID string }
-		GridPos    struct{ X, Y, W, H int }
-		Targets    []struct {
-			Expr       string
-			Datasource struct{ Type, UID string }
-		}
 	}
 }
 
