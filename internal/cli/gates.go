@@ -18,7 +18,7 @@ import (
 )
 
 // errNotInstalled is returned when the API server does not serve NodeGates.
-var errNotInstalled = errors.New("nodegate is not installed: the API server does not serve NodeGates")
+var errNotInstalled = errors.New("nodegate is not installed, or reads its gates from files: the API server does not serve NodeGates")
 
 // declaredGates reads the NodeGates. If the API server does not serve NodeGates,
 // installed is false and there are none; gates may still come from files.

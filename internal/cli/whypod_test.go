@@ -67,7 +67,7 @@ func TestWhyPodWithoutNodeGates(t *testing.T) {
 		want   string
 	}{
 		{strings.Replace(heldNode, `"crd"`, `"files"`, 1) + ready, exitNo, "agent"},
-		{bare + ready, exitError, "error: nodegate is not installed: the API server does not serve NodeGates, and no node has a gate record\n"},
+		{bare + ready, exitError, "error: nodegate is not installed, or reads its gates from files: the API server does not serve NodeGates, and no node has a gate record\n"},
 	} {
 		objects := smallCluster()
 		delete(objects, gatesPath)

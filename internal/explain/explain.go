@@ -7,7 +7,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -44,7 +43,7 @@ func Of(f *Facts) *Explanation {
 	e := &Explanation{
 		Node: n.Name, Time: f.Now.UTC(), Gates: []Gate{},
 		OptOutLabel:      gate.OptOut(n.Labels, f.Gates.PlainOptOut),
-		IgnoredOverrides: ignoredOverrides(&f.Decision),
+		IgnoredOverrides: f.ignoredOverrides(),
 	}
 	if e.OptedOut = e.OptOutLabel != ""; !e.OptedOut {
 		e.IgnoredOptOutLabel = gate.OptOut(n.Labels, true)
@@ -69,22 +68,6 @@ func Of(f *Facts) *Explanation {
 		e.Unread = append(e.Unread, f.ReadErrors[i].Message)
 	}
 	return e
-}
-
-// ignoredOverrides returns the overrides that have no effect, with the cause: those that stay, and
-// those that the controller is about to remove before their end.
-func ignoredOverrides(d *gate.Decision) map[string]string {
-	all := maps.Clone(d.Ignored)
-	for name, why := range d.Withdrawn {
-		switch {
-		case why == "": // it has ended
-		case all == nil:
-			all = map[string]string{name: why}
-		default:
-			all[name] = why
-		}
-	}
-	return all
 }
 
 // closesUnlessPartitioned is the next step of a gate that closes if the node's zone, which could
@@ -186,12 +169,7 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 		e.Group = explainGroup(v)
 	}
 	e.Obstacle, e.NotReady = explainObstacle(v), f.notReady(&e)
-	if o := v.Overridden; o != nil && o.State != "" {
-		e.Override = &Override{
-			State: o.State, Until: o.Until.UTC(), Reason: o.Because,
-			Own: cmp.Or(o.Own, StateNone), OwnReason: o.OwnReason, HeldBy: o.HeldBy,
-		}
-	}
+	e.Override = f.explainOverride(v)
 	e.Next = f.nextStep(v, g, &e)
 	f.omitUnreadable(&e)
 	return e

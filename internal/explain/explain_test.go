@@ -107,6 +107,13 @@ spec:
 		overrides: map[string]gate.Override{"agent": {State: v1alpha1.StateClosed, Until: clitest.Now.Add(time.Hour), Reason: "ticket 7", UID: "uid"}},
 	},
 	{
+		name: "file-overridden", age: time.Hour, bare: true,
+		records: map[string]string{
+			"agent": `{"state":"Closed","reason":"Birth","taint":"example.com/a:NoSchedule","source":"files","override":"Open","overrideSince":"2026-03-01T02:50:00Z"}`,
+		},
+		overrides: map[string]gate.Override{"agent": {State: v1alpha1.StateOpen, Until: clitest.Now.Add(time.Hour), Reason: "ticket 7", UID: "uid"}},
+	},
+	{
 		name: "regression", age: time.Hour, bare: true,
 		gates:   []string{clitest.ByLabel("agent", "reclosePolicy: OnRegression")},
 		records: map[string]string{"agent": `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","source":"crd"}`},

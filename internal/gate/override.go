@@ -139,6 +139,9 @@ func (r *Record) TaintedSince(n *Node) time.Time {
 	return r.closedSince(n)
 }
 
+// IgnoredNoGate is why an override has no effect if the decision knows no gate that it applies to.
+const IgnoredNoGate = "no gate of this name selects the node"
+
 // readOverrides reads the overrides on the node. It withdraws those that have ended. It
 // also withdraws those that end too late, so that they do not take effect at a later
 // time when they have been forgotten.
@@ -160,7 +163,7 @@ func (d *decider) readOverrides(gates []Gate) {
 		case !found:
 			d.recheckAt(o.Until)
 			if !isInDryRun(gates, name) {
-				note(&d.ignored, name, "no gate of this name selects the node")
+				note(&d.ignored, name, IgnoredNoGate)
 			}
 		default:
 			d.recheckAt(o.Until)
