@@ -214,6 +214,9 @@ func TestEstimate(t *testing.T) {
 	if got := e.left(time.Minute); got != 0 {
 		t.Errorf("left in the end: %s", got)
 	}
+	if got, want := e.text(time.Minute), "2 of 4 packages compiled, linking"; got != want {
+		t.Errorf("text in the end: %q, want %q", got, want)
+	}
 	if got, want := e.summary(time.Minute), "compiled 2 packages in 1m0s, none of them twice"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -77,9 +77,13 @@ func (e *estimate) left(elapsed time.Duration) time.Duration {
 	return time.Duration(perByte * float64(e.total-e.done))
 }
 
-// text returns the state as human-readable text.
+// text returns the state as human-readable text. Linking, which comes last, can take a minute.
 func (e *estimate) text(elapsed time.Duration) string {
-	return fmt.Sprintf("%d of %d packages compiled, about %s left", len(e.packages), len(e.todo), round(e.left(elapsed)))
+	next := "linking"
+	if e.done < e.total {
+		next = "about " + round(e.left(elapsed)) + " left"
+	}
+	return fmt.Sprintf("%d of %d packages compiled, %s", len(e.packages), len(e.todo), next)
 }
 
 // round returns the duration with the precision of an estimate.
