@@ -165,7 +165,8 @@ func termsOf(p *corev1.PodTemplate) []corev1.NodeSelectorTerm {
 	return nil
 }
 
-// Entries returns the entries of a parameter, or nil if it is damaged.
+// Entries returns the entries of a parameter, or nil if it is damaged. Entries that no gate can
+// have are omitted: with one of them, the policy ignores the parameter.
 func Entries(p *corev1.PodTemplate) map[string]Entry {
 	spec, terms := &p.Template.Spec, termsOf(p)
 	if len(terms) != len(spec.SchedulingGates) || len(terms) != len(spec.Tolerations) {
@@ -173,8 +174,13 @@ func Entries(p *corev1.PodTemplate) map[string]Entry {
 	}
 	entries := make(map[string]Entry, len(terms))
 	for i, t := range spec.Tolerations {
-		name := spec.SchedulingGates[i].Name
-		entries[name] = Entry{Name: name, Taint: v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect}, Nodes: terms[i].MatchExpressions}
+		e := Entry{
+			Name: spec.SchedulingGates[i].Name, Nodes: terms[i].MatchExpressions,
+			Taint: v1alpha1.Taint{Key: t.Key, Value: t.Value, Effect: t.Effect},
+		}
+		if gate.Writable(e.Name, e.Taint) == nil {
+			entries[e.Name] = e
+		}
 	}
 	return entries
 }

@@ -220,7 +220,8 @@ func TolerationsTemplate(namespace string, entries []TolerationEntry) *corev1.Po
 	return p
 }
 
-// EntriesOfTolerations returns the entries of a parameter, or nil if it is damaged.
+// EntriesOfTolerations returns the entries of a parameter, or nil if it is damaged. Entries that
+// no gate can have are omitted.
 func EntriesOfTolerations(p *corev1.PodTemplate) []TolerationEntry {
 	terms := termsOf(p)
 	if len(terms) != len(p.Template.Spec.Tolerations) {
@@ -239,7 +240,9 @@ func EntriesOfTolerations(p *corev1.PodTemplate) []TolerationEntry {
 		if fields := terms[i].MatchFields; len(fields) == 1 && len(fields[0].Values) == 1 {
 			e.Name = fields[0].Values[0]
 		}
-		all = append(all, e)
+		if e.Writable() == nil {
+			all = append(all, e)
+		}
 	}
 	return all
 }

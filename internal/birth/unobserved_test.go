@@ -172,3 +172,40 @@ func TestUnconfirmedChangeIsReported(t *testing.T) {
 		t.Errorf("of the tolerations: %v, want %v", err, v.readErr)
 	}
 }
+
+// An entry with a name that no gate can have does not remain, although there is no answer about its gate,
+// or one about another gate: with such a name in it, the policy ignores the whole parameter.
+func TestEntriesThatNoGateCanHaveAreRemoved(t *testing.T) {
+	for _, name := range []string{"one/status", "example.com/one", "One", "%", ""} {
+		t.Run(name, func(t *testing.T) {
+			v := newLateView(t)
+			v.stored = tolerating("one")
+			v.reconciled(v1alpha1.SourceCRD, v.stored)
+			v.rename(name)
+			birth, tolerations := v.reconciled(v1alpha1.SourceCRD, v.stored)
+			if want := v.stored.Spec.Taint.Key; birth != want || tolerations != want {
+				t.Errorf("entries %q and %q, want %q", birth, tolerations, want)
+			}
+		})
+	}
+}
+
+// rename changes the name of the gate in both parameters, as another writer would.
+func (v *lateView) rename(name string) {
+	v.t.Helper()
+	var all corev1.PodTemplateList
+	if err := v.client.List(v.t.Context(), &all); err != nil {
+		v.t.Fatal(err)
+	}
+	for i := range all.Items {
+		spec := &all.Items[i].Template.Spec
+		if len(spec.SchedulingGates) > 0 {
+			spec.SchedulingGates[0].Name = name
+		} else {
+			spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0].Values[0] = name
+		}
+		if err := v.client.Update(v.t.Context(), &all.Items[i]); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+}
