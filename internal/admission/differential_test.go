@@ -76,6 +76,7 @@ func TestPolicyAndWebhookAgree(t *testing.T) {
 		"a boot ID with a line end": {Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{BootID: "x\n"}}},
 		"no space for records":      {ObjectMeta: metav1.ObjectMeta{Annotations: big(256 << 10)}},
 		"space for some records":    {ObjectMeta: metav1.ObjectMeta{Annotations: big(256<<10 - 300)}},
+		"only its own record fits":  {ObjectMeta: metav1.ObjectMeta{Annotations: merged(big(256<<10-len(prefix+"one"+recordA)), map[string]string{prefix + "one": recordA})}},
 		"one annotation too many":   {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1021)}},
 		"most annotations":          {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1020)}}, // with four records
 		"most, and a forged record": {ObjectMeta: metav1.ObjectMeta{Annotations: merged(numbered(1020), map[string]string{prefix + "one": "x"})}},

@@ -106,17 +106,18 @@ func selectingNothing(gates []gate.Gate) []gate.Gate {
 
 // recordChanges returns the annotations that change, and their new values. An empty one
 // means that the annotation is removed. All records are added or, if they do not fit next
-// to the other annotations, none. Of the records in the request, sent contains those of
-// the given gates, and only those of them that are not in records remain. Records of
-// other gates are removed, because a gate with the same taint would take them over.
+// to the other annotations, none, as by the policy. Of the records in the request, sent
+// contains those of the given gates, of which those that are not in records remain if
+// all fit. Records of other gates are removed, because a gate with the same taint would
+// take them over.
 func recordChanges(present, sent, records map[string]string) map[string]string {
-	changes := make(map[string]string)
+	changes, fit := make(map[string]string), fits(present, sent, records)
 	for key := range present {
-		if name, isRecord := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); isRecord && !remains(name, sent, records) {
+		if name, isRecord := strings.CutPrefix(key, v1alpha1.RecordAnnotationPrefix); isRecord && (!fit || !remains(name, sent, records)) {
 			changes[key] = ""
 		}
 	}
-	if fits(present, sent, records) {
+	if fit {
 		for name, raw := range records {
 			if raw != "" {
 				changes[v1alpha1.RecordAnnotationPrefix+name] = raw
