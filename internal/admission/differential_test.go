@@ -82,6 +82,9 @@ func TestPolicyAndWebhookAgree(t *testing.T) {
 		"most, and a forged record": {ObjectMeta: metav1.ObjectMeta{Annotations: merged(numbered(1020), map[string]string{prefix + "one": "x"})}},
 		"many forged records":       {ObjectMeta: metav1.ObjectMeta{Annotations: manyRecords(1281)}},
 		"too many annotations":      {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(1025)}},
+		"4,096 annotations":         {ObjectMeta: metav1.ObjectMeta{Annotations: numbered(4096)}},
+		"4,097 annotations":         {ObjectMeta: metav1.ObjectMeta{Annotations: merged(numbered(4096), map[string]string{prefix + "one": "x"})}},
+		"4,097, and no gate":        {ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"test": "no", "pool": "system"}, Annotations: merged(numbered(4096), map[string]string{prefix + "one": "x"})}},
 		"too many taints":           {Spec: corev1.NodeSpec{Taints: manyTaints(1025)}, ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{prefix + "one": "x"}}},
 		"many taints":               {Spec: corev1.NodeSpec{Taints: manyTaints(1000)}},
 	} {

@@ -210,12 +210,15 @@ func TestCostlyNodes(t *testing.T) {
 		taints              []corev1.Taint
 		annotations, labels map[string]string
 		noTaint, noRecord   bool
+		alone               bool // all annotations are replaced by the record
 	}{
 		"1,000 taints":            {taints: taints(1000)},
 		"20,000 taints":           {taints: taints(20_000), noTaint: true, noRecord: true},
 		"1,023 annotations":       {annotations: numbered(1023, "")},
 		"1,024 annotations":       {annotations: numbered(1024, ""), noRecord: true},
-		"40,000 annotations":      {annotations: numbered(40_000, ""), noRecord: true},
+		"4,096 annotations":       {annotations: numbered(4095, ""), noRecord: true},
+		"4,097 annotations":       {annotations: numbered(4096, ""), alone: true},
+		"40,000 annotations":      {annotations: numbered(40_000, ""), alone: true},
 		"space for the record":    {annotations: full(120)},
 		"too little space for it": {annotations: full(110), noRecord: true},
 		"no space":                {annotations: full(0), noRecord: true},
@@ -248,6 +251,9 @@ func TestCostlyNodes(t *testing.T) {
 				if strings.HasPrefix(key, prefix) && (key != prefix+"one" || test.noRecord) {
 					t.Fatalf("the forged record %s: %q remains", key, got)
 				}
+			}
+			if test.alone && len(created.Annotations) > 1 {
+				t.Errorf("%d annotations remain", len(created.Annotations)-1)
 			}
 			if got := created.Annotations[prefix+"one"]; got != want {
 				t.Errorf("the record is %q, want %q", got, want)

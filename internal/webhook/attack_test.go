@@ -189,7 +189,7 @@ func TestDecodingIsBounded(t *testing.T) {
 	} {
 		bounded(name, body, 4*size)
 	}
-	many := entries(maxAnnotationEntries)
+	many := entries(maxAnnotationsKept)
 	bounded("as many annotations", review(`{"metadata":{"annotations":{`+many+`}}}`), 4*maxRequest)
 	forged := strings.ReplaceAll(many, `,"`, `,"`+v1alpha1.RecordAnnotationPrefix)
 	bounded("forged records", review(`{"metadata":{"annotations":{`+forged+`}}}`), 4*maxRequest)

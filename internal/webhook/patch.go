@@ -20,10 +20,13 @@ import (
 
 // Limits of a Node, the same as those of the birth policy. If the records do not fit,
 // only taints are added; a Node with more taints is not changed. Otherwise, the API
-// server would reject the Node, or the confinement policy the controller's writes.
+// server would reject the Node, or the confinement policy the controller's writes. A Node
+// with more annotations than maxAnnotationsKept is created without them, because the policy
+// cannot look for records among so many.
 const (
 	maxAnnotations      = 1024
 	maxAnnotationsBytes = 256 << 10
+	maxAnnotationsKept  = 4096
 	maxTaints           = 1024
 )
 
@@ -64,8 +67,8 @@ func patch(gates []gate.Gate, raw []byte) ([]operation, error) {
 		gates = selectingNothing(gates)
 	}
 	d := gate.Birth(gates, facts)
-	changes := recordChanges(n.Metadata.Annotations, facts.Records, d.Records)
-	operations := recordOperations(n.Metadata.Annotations, changes)
+	present := n.Metadata.Annotations
+	operations := present.change(recordChanges(present.all, facts.Records, d.Records))
 	if n.Spec == nil && len(d.Taints) > 0 {
 		operations = append(operations, operation{"add", "/spec", map[string]any{}})
 	}
@@ -75,7 +78,7 @@ func patch(gates []gate.Gate, raw []byte) ([]operation, error) {
 // facts returns the facts that the gates' decision at birth reads.
 func (n *node) facts(gates []gate.Gate) (gate.Node, error) {
 	read, err := n.labels(gates)
-	facts := gate.Node{Labels: read, HasAnnotations: len(n.Metadata.Annotations) > 0}
+	facts := gate.Node{Labels: read, HasAnnotations: len(n.Metadata.Annotations.all) > 0}
 	if n.Spec != nil {
 		facts.Taints = n.Spec.Taints.list
 	}
@@ -84,7 +87,7 @@ func (n *node) facts(gates []gate.Gate) (gate.Node, error) {
 	}
 	for i := range gates {
 		name := gates[i].Name
-		if raw, ok := n.Metadata.Annotations[v1alpha1.RecordAnnotationPrefix+name]; ok {
+		if raw, ok := n.Metadata.Annotations.all[v1alpha1.RecordAnnotationPrefix+name]; ok {
 			if facts.Records == nil {
 				facts.Records = make(map[string]string)
 			}
@@ -134,13 +137,13 @@ func remains(name string, sent, records map[string]string) bool {
 	return known && !changes
 }
 
-// recordOperations returns the operations that change the annotations.
-func recordOperations(present, changes map[string]string) []operation {
-	if len(changes) > maxRecordChanges {
-		return []operation{{"add", annotationsPath, changed(present, changes)}}
+// change returns the operations that change the annotations.
+func (a *nodeAnnotations) change(changes map[string]string) []operation {
+	if a.tooMany || len(changes) > maxRecordChanges {
+		return []operation{{"add", annotationsPath, changed(a.all, changes)}}
 	}
 	var operations []operation
-	if len(present) == 0 && len(changes) > 0 {
+	if len(a.all) == 0 && len(changes) > 0 {
 		operations = append(operations, operation{"add", annotationsPath, map[string]any{}})
 	}
 	for _, key := range slices.Sorted(maps.Keys(changes)) {

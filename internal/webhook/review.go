@@ -107,22 +107,21 @@ func labelKeys(gates []gate.Gate) map[string]bool {
 	return keys
 }
 
-// maxAnnotationEntries is more than the API server accepts, which limits names and values
-// to 256 KiB in total. It is checked before decoding: the shortest entry has seven bytes
-// of JSON, but needs more than fifty bytes of memory.
-const maxAnnotationEntries = 100_000
-
-var errAnnotations = errors.New("the Node has more annotations than the API server accepts")
-
-type nodeAnnotations map[string]string
+// nodeAnnotations are a Node's annotations. If there are too many, the map is empty. They are
+// counted before they are decoded: the shortest has seven bytes of JSON, but needs more than
+// fifty bytes of memory.
+type nodeAnnotations struct {
+	all     map[string]string
+	tooMany bool
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (a *nodeAnnotations) UnmarshalJSON(raw []byte) error {
-	if entries(raw) > maxAnnotationEntries {
-		return errAnnotations
+	*a = nodeAnnotations{tooMany: entries(raw) > maxAnnotationsKept} // if the field occurs twice, the last one counts
+	if a.tooMany {
+		return nil
 	}
-	*a = nil // if the field occurs twice, the last one counts
-	return utiljson.Unmarshal(raw, (*map[string]string)(a))
+	return utiljson.Unmarshal(raw, &a.all)
 }
 
 // nodeTaints are a Node's taints. If there are too many, the list is empty. They are
