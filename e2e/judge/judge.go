@@ -130,7 +130,12 @@ func (t *trial) judgeOwn(c *change) {
 	for _, name := range t.gatesOf(c) {
 		before, _ := recordOf(c.before, name)
 		after, recorded := recordOf(c.after, name)
-		if was, taken := t.takenOver(c, name, after); before.State == "" && taken {
+		was, taken := t.takenOver(c, name, after)
+		taken = taken && before.State == ""
+		if !taken || !after.Since.Equal(was.Since) { // the gate may keep the time of the record that it adopts
+			t.judgeRecordedTime(c, name, before, after)
+		}
+		if taken {
 			t.checked(RuleOpening, "records of deleted gates that a gate with the same taint adopts")
 			if before = was; isRenamed(was, after) {
 				continue
@@ -149,7 +154,6 @@ func (t *trial) judgeOwn(c *change) {
 // judgeRecord judges what a write of nodegate records of a gate, apart from its state.
 func (t *trial) judgeRecord(c *change, gate string, before, after record, recorded bool) {
 	t.judgeRecordedTaint(c, gate, before, after)
-	t.judgeRecordedTime(c, gate, before, after)
 	t.judgeRecordedBoot(c, gate, before, after)
 	t.judgeOverdue(c, gate, before, after)
 	t.judgeLostRecord(c, gate, before, recorded)

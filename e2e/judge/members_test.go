@@ -126,6 +126,19 @@ var recordHistories = []history{
 	{RuleClosing, "replaces the time at which it closed", "the state is from before", func(s *builder) {
 		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled).closes("a", v1alpha1.ReasonRegression).pass(time.Hour).closes("a", v1alpha1.ReasonRegression)
 	}},
+	{RuleClosing, "keeps the time at which a renamed gate closed, in a new boot", "", func(s *builder) {
+		s.gate(byLabel).twoOpen().reboots("a").closes("a", v1alpha1.ReasonRebooted).pass(time.Hour).reboots("a")
+		closed, _ := recordOf(s.current[revisions.ID{Kind: revisions.KindNode, Name: "a"}].(*corev1.Node), "agent") //nolint:forcetypeassert // a test's own objects
+		closed.Boot = s.bootOf("a")
+		s.remove(revisions.KindNodeGate, "", "agent").gate(byLabel, renamed).pass(-time.Minute)
+		s.edit(nodegate, "a", unrecorded, recordedFor("renamed", closed))
+	}},
+	{RuleClosing, "closes while the record of a gate with the same taint is removed, which was deleted and exists again", "", func(s *builder) {
+		s.gate(byLabel).remove(revisions.KindNodeGate, "", "agent").gate(byLabel).pass(-time.Minute).born("a").gate(byLabel, renamed).pass(-time.Minute)
+		s.edits(func(ng *v1alpha1.NodeGate) { ng.Spec.Mode = v1alpha1.ModeDryRun })
+		s.edit(nodegate, "a", unrecorded, recordedFor("renamed", record{
+			State: "Closed", Reason: "Birth", Boot: "boot-1", Taint: gateTaint + ":NoSchedule", Since: s.now}))
+	}},
 	{RuleClosing, "corrects a time in the future", "", func(s *builder) {
 		r := bornRecord
 		r.Since = begin.Add(24 * time.Hour)
