@@ -185,10 +185,10 @@ func Entries(p *corev1.PodTemplate) map[string]Entry {
 	return entries
 }
 
-// Corrected returns the existing parameter with the wanted values of everything that
-// the policy reads, and reports whether that changed it. It keeps the resource version,
-// so that a stale correction fails. It keeps labels and annotations of other writers,
-// which might otherwise add them again after each correction.
+// Corrected returns the existing parameter with the wanted template if the policy would read
+// something else in it, and with the wanted labels and annotations, and reports whether that changed
+// it. It keeps the resource version, so that a stale correction fails. It keeps labels and
+// annotations of other writers, which might otherwise add them again after each correction.
 func Corrected(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool) {
 	out := existing.DeepCopy()
 	changed := put(&out.Labels, want.Labels)
@@ -197,8 +197,7 @@ func Corrected(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool) {
 	same := apiequality.Semantic
 	if !same.DeepEqual(have.SchedulingGates, wanted.SchedulingGates) || !same.DeepEqual(have.Tolerations, wanted.Tolerations) ||
 		!same.DeepEqual(have.Affinity, wanted.Affinity) {
-		have.SchedulingGates, have.Tolerations, have.Affinity = wanted.SchedulingGates, wanted.Tolerations, wanted.Affinity
-		changed = true
+		out.Template, changed = *want.Template.DeepCopy(), true
 	}
 	return out, changed
 }

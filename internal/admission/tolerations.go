@@ -247,15 +247,13 @@ func EntriesOfTolerations(p *corev1.PodTemplate) []TolerationEntry {
 	return all
 }
 
-// CorrectedTolerations returns the existing parameter with the wanted values of everything
-// that the policy reads, and reports whether that changed it (see Corrected).
+// CorrectedTolerations is like Corrected, for the parameter of the tolerations policy.
 func CorrectedTolerations(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool) {
 	out := existing.DeepCopy()
 	changed := put(&out.Labels, want.Labels)
 	have, wanted := &out.Template.Spec, &want.Template.Spec
 	if !apiequality.Semantic.DeepEqual(have.Tolerations, wanted.Tolerations) || !apiequality.Semantic.DeepEqual(have.Affinity, wanted.Affinity) {
-		have.Tolerations, have.Affinity = wanted.Tolerations, wanted.Affinity
-		changed = true
+		out.Template, changed = *want.Template.DeepCopy(), true
 	}
 	return out, changed
 }
