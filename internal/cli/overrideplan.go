@@ -273,7 +273,7 @@ func (s *overrider) planRemoveTaint(node *corev1.Node) (OverriddenNode, func(con
 	}
 	n.Changed = true
 	n.Now = fmt.Sprintf("taint %s is removed, which opens the gate", gate.TaintText(v1alpha1.TaintOf(taint)))
-	n.Then = "the gate stays open while its signals keep holding, and closes when they hold again after an interruption"
+	n.Then = "the gate stays open until its signals begin to hold again"
 	if other != "" {
 		n.Warnings = append(n.Warnings, fmt.Sprintf("gate %s is also closed, with the same taint: it opens as well", other))
 	}
