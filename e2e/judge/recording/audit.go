@@ -30,8 +30,8 @@ func readAudit(path string, offset int64) ([]revisions.Write, error) {
 			return nil
 		}
 		revision, err := strconv.ParseInt(testcluster.ResourceVersion(event), 10, 64)
-		if err != nil { // the response is no object, or the object was deleted
-			return nil //nolint:nilerr // not an error
+		if err != nil {
+			return nil //nolint:nilerr // the response is no object, or the object was deleted: no revision
 		}
 		verb := event.Verb
 		if event.ObjectRef != nil && event.ObjectRef.Subresource != "" {
