@@ -223,18 +223,16 @@ func (s *Reflector[O, F]) Delete(obj any) error { return s.take(obj, s.Sink.Drop
 func (s *Reflector[O, F]) Replace(objs []any, version string) error {
 	if s.stream != nil {
 		s.stream.finish(version)
-		s.reached(version)
 		s.stream, s.refused = nil, false
-		s.Listed()
-		return nil
-	}
-	facts := make([]F, 0, len(objs))
-	for _, obj := range objs {
-		if err := s.take(obj, func(f F) { facts = append(facts, f) }); err != nil {
-			return err
+	} else {
+		facts := make([]F, 0, len(objs))
+		for _, obj := range objs {
+			if err := s.take(obj, func(f F) { facts = append(facts, f) }); err != nil {
+				return err
+			}
 		}
+		replaceAll(s.Sink, facts, version)
 	}
-	replaceAll(s.Sink, facts, version)
 	s.reached(version)
 	if !s.refused { // else the feed would be live after each list, until the watch fails again
 		s.Listed()
