@@ -6,8 +6,9 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/cache"
 
-	"github.com/nodegate/nodegate/internal/kube/packed"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -46,24 +47,23 @@ func (f *Feed) adjustNodes(ctx context.Context) {
 		before.Stop()
 	}
 	feed := &nodeFeed{running: f.newRunning(nodesName), version: version}
-	feed.LiveChanged = f.handler.GatesChanged
 	f.nodeFeed.Store(feed)
-	in := &reflector.Reflector[*corev1.Node, *packed.Node]{
-		Observer: feed.Observer, Sink: f.nodes.Sink(version), Convert: f.nodes.Pack,
-	}
-	f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, f.sources.nodes, &corev1.Node{}) })
+	start(ctx, f, feed.running, f.sources.nodes, &corev1.Node{}, f.nodes.Sink(version), f.nodes.Pack)
 }
 
 func (f *Feed) newRunning(name string) *running {
-	o := reflector.NewObserver(name, f.log, f.clock, nil)
+	o := reflector.NewObserver(name, f.log, f.clock, f.handler.GatesChanged)
 	o.Silenced = f.silenced
 	return &running{Observer: o, Watch: &reflector.Watch{}}
 }
 
-func (f *Feed) start(ctx context.Context, r *running, run func(context.Context)) {
+// start starts to keep the facts in a sink up to date with the objects from a source. example
+// is an object of their kind.
+func start[O runtime.Object, F any](ctx context.Context, f *Feed, r *running, from *cache.ListWatch, example O, sink reflector.Sink[F], convert func(O) F) {
 	ctx, r.Stop = context.WithCancel(ctx)
+	in := &reflector.Reflector[O, F]{Observer: r.Observer, Sink: sink, Convert: convert}
 	f.goroutines.Go(func() {
 		defer r.Stop()
-		run(ctx)
+		in.Run(ctx, from, example)
 	})
 }

@@ -23,41 +23,43 @@ func (f *Feed) StatusOf(n gate.Needs) []reflector.Status { return f.statusOf(New
 
 func (f *Feed) statusOf(needed *Needs) []reflector.Status {
 	all := []reflector.Status{f.nodeStatus(), f.gates.Status()}
-	daemonSetFeeds, podFeeds := *f.daemonSetFeeds.Load(), *f.podFeeds.Load()
-	for namespace := range needed.Namespaces {
-		status := reflector.Status{Name: DaemonSetsName(namespace)}
-		if r, ok := daemonSetFeeds[namespace]; ok {
-			status = r.Status()
-		}
-		all = append(all, status)
-	}
-	for query := range needed.Queries {
-		status := reflector.Status{Name: PodsName(query)}
-		if r, ok := podFeeds[query]; ok {
-			status = r.Status()
-		}
-		all = append(all, status)
-	}
+	all = append(all, statusOfEach(needed.Namespaces, *f.daemonSetFeeds.Load(), DaemonSetsName)...)
+	all = append(all, statusOfEach(needed.Queries, *f.podFeeds.Load(), PodsName)...)
 	if needed.CSINodes {
-		status := reflector.Status{Name: csiNodesName}
-		if r := f.csiNodeFeed.Load(); r != nil {
-			status = r.Status()
-		}
-		all = append(all, status)
+		all = append(all, statusOrName(f.csiNodeFeed.Load(), csiNodesName))
 	}
-	all = append(all, f.sliceStatus(needed.Slices)...)
-	all = append(all, f.ruleStatus(needed.DeviceTaintRules)...)
-	all = append(all, f.objectStatus(needed.Objects)...)
+	all = append(all, statusOfEach(needed.Slices, *f.sliceFeeds.Load(), slicesName)...)
+	all = append(all, f.ofSomeNodes(needed)...)
 	slices.SortFunc(all, func(a, b reflector.Status) int { return strings.Compare(a.Name, b.Name) })
 	return slices.CompactFunc(all, func(a, b reflector.Status) bool { return a.Name == b.Name })
 }
 
-func (f *Feed) nodeStatus() reflector.Status {
-	r := f.nodeFeed.Load()
-	if r == nil {
-		return reflector.Status{Name: nodesName}
+// statusOfEach returns the status of the feeds that are needed.
+func statusOfEach[K comparable, N any, F feedStatus](needed map[K]N, feeds map[K]F, name func(K) string) []reflector.Status {
+	all := make([]reflector.Status, 0, len(needed))
+	for key := range needed {
+		all = append(all, statusOrName(feeds[key], name(key)))
 	}
-	status := r.Status()
+	return all
+}
+
+// statusOrName returns the status of a feed, or its name if it is nil, because it has not been started.
+func statusOrName[F feedStatus](feed F, name string) reflector.Status {
+	var none F
+	if feed == none {
+		return reflector.Status{Name: name}
+	}
+	return feed.Status()
+}
+
+// feedStatus is a pointer to a feed.
+type feedStatus interface {
+	comparable
+	Status() reflector.Status
+}
+
+func (f *Feed) nodeStatus() reflector.Status {
+	status := statusOrName(f.nodeFeed.Load(), nodesName)
 	status.Synced = status.Synced && f.nodes.UpToDate()
 	return status
 }
@@ -87,7 +89,11 @@ func (f *Feed) Unsynced() []string {
 // ofSomeNodes returns the status of the feeds that concern only the nodes of the gates that
 // need them.
 func (f *Feed) ofSomeNodes(needed *Needs) []reflector.Status {
-	return append(f.objectStatus(needed.Objects), f.ruleStatus(needed.DeviceTaintRules)...)
+	all := statusOfEach(BySource(needed.Objects), *f.objectFeeds.Load(), objectsName)
+	if needed.DeviceTaintRules {
+		all = append(all, statusOrName(f.ruleFeed.Load(), rulesName))
+	}
+	return all
 }
 
 // LastReceived returns the latest time at which a feed that is needed and has not been read

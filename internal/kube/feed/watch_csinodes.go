@@ -8,7 +8,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 // csiNodeFeed observes all CSINodes while a gate needs them.
@@ -32,8 +31,6 @@ func (f *Feed) adjustCSINodes(ctx context.Context, needed bool) {
 func (f *Feed) startCSINodes(ctx context.Context) *csiNodeFeed {
 	notify := f.notifier(gate.Aspect{Kind: gate.AspectCSINode})
 	feed := &csiNodeFeed{running: f.newRunning(csiNodesName), csiNodes: NewCSINodes(notify, f.nodes)}
-	feed.LiveChanged = f.handler.GatesChanged
-	in := &reflector.Reflector[*storagev1.CSINode, *CSINode]{Observer: feed.Observer, Sink: feed.csiNodes, Convert: feed.csiNodes.Convert}
-	f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, f.sources.csiNodes, &storagev1.CSINode{}) })
+	start(ctx, f, feed.running, f.sources.csiNodes, &storagev1.CSINode{}, feed.csiNodes, feed.csiNodes.Convert)
 	return feed
 }

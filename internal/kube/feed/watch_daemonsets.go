@@ -38,10 +38,7 @@ func (f *Feed) startDaemonSets(ctx context.Context, namespace string) *daemonSet
 	feed := &daemonSetFeed{running: r, daemonSets: NewDaemonSetNamespace(namespace, f.daemonSets, r.IsLive)}
 	r.LiveChanged = feed.daemonSets.liveChanged
 	f.daemonSets.add(feed.daemonSets)
-	in := &reflector.Reflector[*appsv1.DaemonSet, *DaemonSet]{Observer: feed.Observer, Sink: feed.daemonSets, Convert: NewDaemonSet}
-	f.start(ctx, feed.running, func(ctx context.Context) {
-		in.Run(ctx, f.sources.daemonSets(namespace), &appsv1.DaemonSet{})
-	})
+	start(ctx, f, r, f.sources.daemonSets(namespace), &appsv1.DaemonSet{}, feed.daemonSets, NewDaemonSet)
 	return feed
 }
 
@@ -57,6 +54,5 @@ func (f *Feed) startSharedDaemonSets(ctx context.Context, needed map[string]bool
 		into[namespace] = &daemonSetFeed{running: r, daemonSets: sinks[namespace]}
 	}
 	convert := reflector.Converter(sinks, (*appsv1.DaemonSet).GetNamespace, func(_ *DaemonSetNamespace, o *appsv1.DaemonSet) *DaemonSet { return NewDaemonSet(o) })
-	in := &reflector.Reflector[*appsv1.DaemonSet, reflector.Located[*DaemonSet]]{Observer: r.Observer, Sink: sinks, Convert: convert}
-	f.start(ctx, r, func(ctx context.Context) { in.Run(ctx, f.sources.daemonSets(metav1.NamespaceAll), &appsv1.DaemonSet{}) })
+	start(ctx, f, r, f.sources.daemonSets(metav1.NamespaceAll), &appsv1.DaemonSet{}, sinks, convert)
 }

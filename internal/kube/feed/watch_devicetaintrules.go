@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 // ruleFeed observes DeviceTaintRules while a gate counts devices.
@@ -24,10 +23,8 @@ func (f *Feed) adjustDeviceTaintRules(ctx context.Context, needed bool) {
 	switch {
 	case needed && before == nil:
 		feed := &ruleFeed{running: f.newRunning(rulesName), rules: NewDeviceTaintRules(f.ruleChanged)}
-		feed.LiveChanged = f.handler.GatesChanged
 		f.ruleFeed.Store(feed)
-		in := &reflector.Reflector[runtime.Object, *DeviceTaintRule]{Observer: feed.Observer, Sink: feed.rules, Convert: ConvertDeviceTaintRule}
-		f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, f.sources.deviceTaintRules, &unstructured.Unstructured{}) })
+		start[runtime.Object](ctx, f, feed.running, f.sources.deviceTaintRules, &unstructured.Unstructured{}, feed.rules, ConvertDeviceTaintRule)
 	case !needed && before != nil:
 		f.ruleFeed.Store(nil)
 		before.Stop()
@@ -54,16 +51,4 @@ func (f *Feed) deviceTaintRules() *gate.DeviceTaintRules {
 		return nil
 	}
 	return feed.rules.All()
-}
-
-// ruleStatus returns the status of the feed of DeviceTaintRules, if it is needed.
-func (f *Feed) ruleStatus(needed bool) []reflector.Status {
-	if !needed {
-		return nil
-	}
-	status := reflector.Status{Name: rulesName}
-	if feed := f.ruleFeed.Load(); feed != nil {
-		status = feed.Status()
-	}
-	return []reflector.Status{status}
 }

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nodegate/nodegate/internal/gate"
-	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 // objectFeed observes the objects of one source while gates need them.
@@ -57,14 +56,12 @@ func (f *Feed) adjustObjects(ctx context.Context, needed map[gate.ObjectQuery]bo
 func (f *Feed) startObjects(ctx context.Context, source gate.ObjectSource, queries []gate.ObjectQuery) *objectFeed {
 	feed := &objectFeed{running: f.newRunning(objectsName(source)), queries: queries}
 	feed.objects = NewObjects(f.nodes, queries, func(q gate.ObjectQuery) func(string) { return f.notifier(q.Aspect()) })
-	feed.LiveChanged = f.handler.GatesChanged
-	in := &reflector.Reflector[runtime.Object, *ObjectFact]{Observer: feed.Observer, Sink: feed.objects, Convert: feed.objects.Convert}
 	thin := feed.objects.MetadataOnly()
 	var example runtime.Object = &unstructured.Unstructured{}
 	if thin {
 		example = &metav1.PartialObjectMetadata{}
 	}
-	f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, f.sources.objects(source, thin), example) })
+	start(ctx, f, feed.running, f.sources.objects(source, thin), example, feed.objects, feed.objects.Convert)
 	return feed
 }
 
@@ -87,20 +84,6 @@ func (f *Feed) objectsOn(node string, queries []gate.ObjectQuery) map[gate.Objec
 func (f *Feed) objectQueries() (all []gate.ObjectQuery) {
 	for _, feed := range *f.objectFeeds.Load() {
 		all = append(all, feed.queries...)
-	}
-	return all
-}
-
-// objectStatus returns the status of the feeds of the queries' sources.
-func (f *Feed) objectStatus(queries map[gate.ObjectQuery]bool) []reflector.Status {
-	feeds := *f.objectFeeds.Load()
-	var all []reflector.Status
-	for source := range BySource(queries) {
-		status := reflector.Status{Name: objectsName(source)}
-		if feed := feeds[source]; feed != nil {
-			status = feed.Status()
-		}
-		all = append(all, status)
 	}
 	return all
 }

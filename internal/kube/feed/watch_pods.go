@@ -20,7 +20,7 @@ import (
 // reject them.
 func (f *Feed) startSharedPods(ctx context.Context, namespace string, needed map[gate.PodQuery]bool, into map[gate.PodQuery]*podFeed) {
 	r := f.newRunning(SharedPodsName(namespace))
-	r.Shared, r.Group, r.LiveChanged = true, namespace, f.handler.GatesChanged
+	r.Shared, r.Group = true, namespace
 	sets := make(map[string][]SharedSet)
 	all := gate.PodQuery{Namespace: namespace}
 	for query := range needed {
@@ -41,8 +41,7 @@ func (f *Feed) startSharedPods(ctx context.Context, namespace string, needed map
 	for of, sets := range sets {
 		sinks[of] = NewSharedPods(sets)
 	}
-	in := &reflector.Reflector[*corev1.Pod, reflector.Located[*SharedPod]]{Observer: r.Observer, Sink: sinks, Convert: reflector.Converter(sinks, (*corev1.Pod).GetNamespace, (*SharedPods).Convert)}
-	f.start(ctx, r, func(ctx context.Context) { in.Run(ctx, f.sources.pods(all), &corev1.Pod{}) })
+	start(ctx, f, r, f.sources.pods(all), &corev1.Pod{}, sinks, reflector.Converter(sinks, (*corev1.Pod).GetNamespace, (*SharedPods).Convert))
 }
 
 // fill adds the query's pods on a node to its facts, if the feed is live.
@@ -103,8 +102,6 @@ func (f *Feed) podGroup(q gate.PodQuery) string {
 func (f *Feed) startPods(ctx context.Context, query gate.PodQuery) *podFeed {
 	notify := f.notifier(gate.Aspect{Kind: gate.AspectPods, Pods: query})
 	feed := &podFeed{running: f.newRunning(PodsName(query)), pods: NewPods(notify, f.nodes, query)}
-	feed.LiveChanged = f.handler.GatesChanged
-	in := &reflector.Reflector[*corev1.Pod, Pod]{Observer: feed.Observer, Sink: feed.pods, Convert: feed.pods.Convert}
-	f.start(ctx, feed.running, func(ctx context.Context) { in.Run(ctx, f.sources.pods(query), &corev1.Pod{}) })
+	start(ctx, f, feed.running, f.sources.pods(query), &corev1.Pod{}, feed.pods, feed.pods.Convert)
 	return feed
 }

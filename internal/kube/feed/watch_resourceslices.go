@@ -7,7 +7,6 @@ import (
 	"maps"
 
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/client-go/tools/cache"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/clients"
@@ -45,7 +44,7 @@ func sliceGroup(of SliceSource) string { return slicesName(SliceSource{Shared: o
 // startSlices starts a watch that serves one source, or the needed ones of all drivers.
 func (f *Feed) startSlices(ctx context.Context, watched SliceSource, needed map[SliceSource]SliceNeeds) map[SliceSource]*sliceFeed {
 	r := f.newRunning(slicesName(watched))
-	r.Shared, r.Group, r.LiveChanged = watched.Driver == "", sliceGroup(watched), f.handler.GatesChanged
+	r.Shared, r.Group = watched.Driver == "", sliceGroup(watched)
 	feeds := make(map[SliceSource]*sliceFeed)
 	local := make(reflector.ByOrigin[*ResourceSlice, *ResourceSlices])
 	shared := make(reflector.ByOrigin[*SharedSlice, *SharedSlices])
@@ -63,24 +62,13 @@ func (f *Feed) startSlices(ctx context.Context, watched SliceSource, needed map[
 		}
 	}
 	from := clients.ExplainingNotServed(f.sources.resourceSlices(watched))
-	f.start(ctx, r, func(ctx context.Context) {
-		if watched.Shared {
-			runSlices(ctx, r, from, shared)
-		} else {
-			runSlices(ctx, r, from, local)
-		}
-	})
-	return feeds
-}
-
-// runSlices distributes ResourceSlices to the sinks of their drivers.
-func runSlices[F any, S interface {
-	reflector.Sink[F]
-	Convert(o *resourcev1.ResourceSlice) F
-}](ctx context.Context, r *running, from *cache.ListWatch, sinks reflector.ByOrigin[F, S]) {
 	driver := func(o *resourcev1.ResourceSlice) string { return o.Spec.Driver }
-	in := &reflector.Reflector[*resourcev1.ResourceSlice, reflector.Located[F]]{Observer: r.Observer, Sink: sinks, Convert: reflector.Converter(sinks, driver, S.Convert)}
-	in.Run(ctx, from, &resourcev1.ResourceSlice{})
+	if watched.Shared {
+		start(ctx, f, r, from, &resourcev1.ResourceSlice{}, shared, reflector.Converter(shared, driver, (*SharedSlices).Convert))
+	} else {
+		start(ctx, f, r, from, &resourcev1.ResourceSlice{}, local, reflector.Converter(local, driver, (*ResourceSlices).Convert))
+	}
+	return feeds
 }
 
 // fillSlices adds what was observed of a node's devices to its facts: everything, or what
@@ -118,18 +106,4 @@ func put[K comparable, V any](all *map[K]V, key K, value V) {
 		*all = make(map[K]V)
 	}
 	(*all)[key] = value
-}
-
-// sliceStatus returns the status of the feeds of sources.
-func (f *Feed) sliceStatus(needed map[SliceSource]SliceNeeds) []reflector.Status {
-	feeds := *f.sliceFeeds.Load()
-	all := make([]reflector.Status, 0, len(needed))
-	for source := range needed {
-		status := reflector.Status{Name: slicesName(source)}
-		if r, ok := feeds[source]; ok {
-			status = r.Status()
-		}
-		all = append(all, status)
-	}
-	return all
 }
