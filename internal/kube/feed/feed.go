@@ -176,25 +176,18 @@ func (f *Feed) GatesError() error { return f.gates.Err() }
 // PodsAt, Loading, CSINode, ResourceSlices, Devices, SharedPools, DeviceTaintRules, Objects and
 // CompleteSources. It returns false if the node is unknown or NodesSynced is false.
 func (f *Feed) Facts(node string) (gate.Facts, bool) {
-	if !f.NodesSynced() {
-		return gate.Facts{}, false
-	}
-	loading := f.isLoading() // before anything is read
-	facts, ok := f.nodes.Get(node)
+	facts, ok := f.nodeFacts(node)
 	if !ok {
 		return gate.Facts{}, false
 	}
-	facts.Loading = loading
 	_, complete := f.Gates()
+	facts.CompleteSources = map[string]bool{f.gates.Name(): complete}
 	podFeeds := *f.podFeeds.Load()
-	facts.DaemonSets, facts.CompleteSources = f.DaemonSets(), map[string]bool{f.gates.Name(): complete}
 	facts.Pods = make(map[gate.PodQuery][]gate.Pod, len(podFeeds))
 	for query, feed := range podFeeds {
 		feed.fill(&facts, query)
 	}
-	if feed := f.csiNodeFeed.Load(); feed != nil && feed.IsLive() {
-		facts.CSINode = feed.csiNodes.Of(node)
-	}
+	f.fillCSINode(&facts)
 	f.fillSlices(&facts, nil)
 	facts.Objects = f.objectsOn(node, f.objectQueries())
 	return facts, true
@@ -203,15 +196,10 @@ func (f *Feed) Facts(node string) (gate.Facts, bool) {
 // FactsOf is like Facts for a decision that has only these needs. It returns no other pods,
 // CSINodes, ResourceSlices, devices and objects, and no CompleteSources.
 func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
-	if !f.NodesSynced() {
-		return gate.Facts{}, false
-	}
-	loading := f.isLoading() // before anything is read
-	facts, ok := f.nodes.Get(node)
+	facts, ok := f.nodeFacts(node)
 	if !ok {
 		return gate.Facts{}, false
 	}
-	facts.Loading, facts.DaemonSets = loading, f.DaemonSets()
 	if len(n.Pods) > 0 {
 		facts.Pods = make(map[gate.PodQuery][]gate.Pod, len(n.Pods))
 	}
@@ -221,12 +209,23 @@ func (f *Feed) FactsOf(node string, n *gate.Needs) (gate.Facts, bool) {
 			feed.fill(&facts, query)
 		}
 	}
-	if feed := f.csiNodeFeed.Load(); n.CSINodes && feed != nil && feed.IsLive() {
-		facts.CSINode = feed.csiNodes.Of(node)
+	if n.CSINodes {
+		f.fillCSINode(&facts)
 	}
 	f.fillSlices(&facts, n)
 	facts.Objects = f.objectsOn(node, n.Objects)
 	return facts, true
+}
+
+// nodeFacts returns the facts about a node that all decisions need.
+func (f *Feed) nodeFacts(node string) (gate.Facts, bool) {
+	if !f.NodesSynced() {
+		return gate.Facts{}, false
+	}
+	loading := f.isLoading() // before anything is read
+	facts, ok := f.nodes.Get(node)
+	facts.Loading, facts.DaemonSets = loading, f.DaemonSets()
+	return facts, ok
 }
 
 // Observe stores a Node that the API server returned from a write, so that the next

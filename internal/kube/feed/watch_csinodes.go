@@ -16,6 +16,13 @@ type csiNodeFeed struct {
 	csiNodes *CSINodes
 }
 
+// fillCSINode adds the node's CSINode to its facts, if the feed is live.
+func (f *Feed) fillCSINode(facts *gate.Facts) {
+	if feed := f.csiNodeFeed.Load(); feed != nil && feed.IsLive() {
+		facts.CSINode = feed.csiNodes.Of(facts.Node.Name)
+	}
+}
+
 // adjustCSINodes starts or stops observing CSINodes.
 func (f *Feed) adjustCSINodes(ctx context.Context, needed bool) {
 	before := f.csiNodeFeed.Load()
