@@ -12,13 +12,8 @@ import (
 // requires for a message that is sent twice. The result shares no memory with the input.
 // It is safe for concurrent use.
 type decoder struct {
-	texts *texts
-	// managedFields specifies whether to decode managed fields.
-	managedFields bool
-	// containerStates specifies whether to decode the states of containers.
-	containerStates bool
-	// workloads and rejections are described at Options.
-	workloads, rejections bool
+	texts   *texts
+	options Options
 }
 
 func (d *decoder) meta(message []byte, m *metav1.ObjectMeta) error {
@@ -46,12 +41,10 @@ func (d *decoder) meta(message []byte, m *metav1.ObjectMeta) error {
 			grow(&m.Annotations, message, 12)
 			c.check(d.entry(c.message(), m.Annotations, ownText))
 		case 13:
-			m.OwnerReferences = append(m.OwnerReferences, metav1.OwnerReference{})
-			c.check(d.owner(c.message(), &m.OwnerReferences[len(m.OwnerReferences)-1]))
+			c.check(d.owner(c.message(), appendOne(&m.OwnerReferences, message, 13)))
 		case 17:
-			if d.managedFields {
-				m.ManagedFields = append(m.ManagedFields, metav1.ManagedFieldsEntry{})
-				c.check(m.ManagedFields[len(m.ManagedFields)-1].Unmarshal(c.message()))
+			if d.options.ManagedFields {
+				c.check(appendOne(&m.ManagedFields, message, 17).Unmarshal(c.message()))
 			}
 		}
 	}

@@ -5,14 +5,14 @@ package wire
 import corev1 "k8s.io/api/core/v1"
 
 func (d *decoder) podList(message []byte, l *corev1.PodList) error {
-	if d.workloads {
+	if d.options.Workloads {
 		return list(message, &l.ListMeta, &l.Items, d.workload)
 	}
 	return list(message, &l.ListMeta, &l.Items, d.pod)
 }
 
 func (d *decoder) pod(message []byte, p *corev1.Pod) error {
-	if d.workloads {
+	if d.options.Workloads {
 		return d.workload(message, p)
 	}
 	c := cursor{rest: message}
@@ -74,7 +74,7 @@ func (d *decoder) containerStatus(message []byte, s *corev1.ContainerStatus) err
 	for c.next() {
 		switch c.number {
 		case 2:
-			if d.containerStates {
+			if d.options.ContainerStates {
 				c.check(s.State.Unmarshal(c.message()))
 			}
 		case 8:

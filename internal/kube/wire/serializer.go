@@ -56,7 +56,7 @@ func NewSerializer(all runtime.NegotiatedSerializer, o Options) runtime.Negotiat
 }
 
 func newDecoder(o Options) *decoder {
-	return &decoder{texts: newTexts(), managedFields: o.ManagedFields, containerStates: o.ContainerStates, workloads: o.Workloads, rejections: o.Rejections}
+	return &decoder{texts: newTexts(), options: o}
 }
 
 // NewDecoder returns the decoder of NewSerializer for protobuf.

@@ -48,7 +48,7 @@ func (d *decoder) workloadMeta(message []byte, m *metav1.ObjectMeta) error {
 		case 13:
 			c.check(d.workloadOwner(c.message(), appendOne(&m.OwnerReferences, message, 13)))
 		case 17:
-			if d.rejections {
+			if d.options.Rejections {
 				c.check(appendOne(&m.ManagedFields, message, 17).Unmarshal(c.message()))
 			}
 		}
@@ -114,11 +114,11 @@ func (d *decoder) workloadStatus(message []byte, s *corev1.PodStatus) error {
 		case 8:
 			c.check(workloadContainer(c.message(), appendOne(&s.ContainerStatuses, message, 8)))
 		case 4:
-			if d.rejections {
+			if d.options.Rejections {
 				s.Reason = d.texts.of(c.message())
 			}
 		case 7:
-			if d.rejections {
+			if d.options.Rejections {
 				c.check(timestamp(c.message(), &s.StartTime))
 			}
 		case 10:
