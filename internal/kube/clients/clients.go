@@ -9,11 +9,9 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	corev1 "k8s.io/api/core/v1"
-
 	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -65,33 +63,27 @@ func ThinClient(config *rest.Config, o wire.Options) (rest.Interface, error) {
 // FactClients holds the clients for the feeds of Nodes and Pods.
 type FactClients struct {
 	Thin rest.Interface
-	// more has clients that decode more, by what they decode.
-	more map[wire.Options]rest.Interface
+	// byOptions has Thin, and clients that decode more.
+	byOptions map[wire.Options]rest.Interface
 }
 
 // NewFactClients returns the clients for feeds of Nodes and Pods.
 func NewFactClients(config *rest.Config) (FactClients, error) {
-	thin, err := ThinClient(config, wire.Options{})
-	if err != nil {
-		return FactClients{}, err
-	}
-	more := make(map[wire.Options]rest.Interface)
-	for _, o := range []wire.Options{{ManagedFields: true}, {ContainerStates: true}, {ManagedFields: true, ContainerStates: true}} {
-		if more[o], err = ThinClient(config, o); err != nil {
+	all := make(map[wire.Options]rest.Interface)
+	for _, o := range []wire.Options{{}, {ManagedFields: true}, {ContainerStates: true}, {ManagedFields: true, ContainerStates: true}} {
+		client, err := ThinClient(config, o)
+		if err != nil {
 			return FactClients{}, err
 		}
+		all[o] = client
 	}
-	return FactClients{thin, more}, nil
+	return FactClients{all[wire.Options{}], all}, nil
 }
 
 // Of returns the client for the pods that q selects.
 func (c FactClients) Of(q gate.PodQuery) rest.Interface {
 	// Managed fields contain the time at which a pod was marked.
-	o := wire.Options{ManagedFields: q.Annotation != "", ContainerStates: q.Runs}
-	if o == (wire.Options{}) {
-		return c.Thin
-	}
-	return c.more[o]
+	return c.byOptions[wire.Options{ManagedFields: q.Annotation != "", ContainerStates: q.Runs}]
 }
 
 // Instant converts t to UTC, so that equal times compare equal with ==.

@@ -80,16 +80,13 @@ func (c ObjectClients) Source(of gate.ObjectSource, metadataOnly bool) *cache.Li
 	}
 }
 
-// List lists the objects of a source. An empty label selector in the options means that
-// of the source.
+// List lists the objects of a source.
 func (c ObjectClients) List(ctx context.Context, of gate.ObjectSource, metadataOnly bool, o metav1.ListOptions) (runtime.Object, error) {
 	resource, err := c.resource(ctx, of)
 	if err != nil {
 		return nil, err
 	}
-	if o.LabelSelector == "" {
-		o.LabelSelector = of.Selector
-	}
+	o.LabelSelector = of.Selector
 	var list runtime.Object
 	if metadataOnly {
 		list, err = c.thin.Resource(resource).Namespace(of.Namespace).List(ctx, o)
