@@ -23,8 +23,7 @@ func (l *snapshot) readObjects(ctx context.Context, source gate.ObjectSource, qu
 		return l.objects.List(ctx, source, set.MetadataOnly(), o)
 	}
 	options := metav1.ListOptions{}
-	byName := func(q gate.ObjectQuery) bool { return q.NodeBy == v1alpha1.NodeByName }
-	if l.node != "" && !slices.ContainsFunc(queries, func(q gate.ObjectQuery) bool { return !byName(q) }) {
+	if l.node != "" && !slices.ContainsFunc(queries, func(q gate.ObjectQuery) bool { return q.NodeBy != v1alpha1.NodeByName }) {
 		options.FieldSelector = fields.OneTermEqualSelector("metadata.name", l.node).String()
 	}
 	err := eachOf(ctx, l.page, list, options, func(o runtime.Object) { set.Put(set.Convert(o)) })
