@@ -146,15 +146,20 @@ func (e *Expression) Holds(n *gate.Node, taintKeys ...string) (bool, error) {
 	if e.uncounted != nil && usual(n) {
 		program = e.uncounted
 	}
-	out, _, err := program.Eval(node{Node: n, own: taintKeys})
+	return holds(program, node{Node: n, own: taintKeys})
+}
+
+// holds evaluates a program, which must return a bool.
+func holds(program cel.Program, input any) (bool, error) {
+	out, _, err := program.Eval(input)
 	if err != nil {
 		return false, err
 	}
-	holds, ok := out.(types.Bool)
+	result, ok := out.(types.Bool)
 	if !ok {
 		return false, fmt.Errorf("it returned %s instead of bool", out.Type())
 	}
-	return bool(holds), nil
+	return bool(result), nil
 }
 
 // Annotations returns the keys of the annotations that the expression reads.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
-	"github.com/google/cel-go/common/types"
 )
 
 // objectVariable is the variable of expressions over objects of any kind.
@@ -72,15 +71,7 @@ func (e *ObjectExpression) MetadataOnly() bool { return e.metadataOnly }
 // reads a field that does not exist, does not return a bool, or costs more than
 // CostLimit.
 func (e *ObjectExpression) Holds(object map[string]any) (bool, error) {
-	out, _, err := e.program.Eval(map[string]any{objectVariable: object})
-	if err != nil {
-		return false, err
-	}
-	holds, ok := out.(types.Bool)
-	if !ok {
-		return false, fmt.Errorf("it returned %s instead of bool", out.Type())
-	}
-	return bool(holds), nil
+	return holds(e.program, map[string]any{objectVariable: object})
 }
 
 // readsOnlyMetadata reports whether an expression uses the object only to read its
