@@ -44,10 +44,8 @@ func TestForgedDaemonPodOpensNothing(t *testing.T) {
 			if err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 				return err
 			}
-			if owner := metav1.GetControllerOf(pod); owner == nil || owner.UID != ds.UID || pod.Status.Phase != corev1.PodRunning {
-				return errNotYet
-			}
-			return nil
+			owner := metav1.GetControllerOf(pod)
+			return unless(owner != nil && owner.UID == ds.UID && pod.Status.Phase == corev1.PodRunning)
 		})
 	}
 	for _, k := range []*kubelet{w.schedulableNode(names[0]), w.schedulableNode(names[1])} {

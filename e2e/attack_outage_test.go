@@ -43,12 +43,7 @@ func TestNodesJoinThroughOutages(t *testing.T) {
 		})
 	})
 	for i, component := range []testcluster.Component{testcluster.APIServer, testcluster.Etcd, testcluster.APIServer, testcluster.APIServer} {
-		e.eventually("some nodes have joined", func() error {
-			if joined.Load() < int32(6*i+3) {
-				return errNotYet
-			}
-			return nil
-		})
+		e.eventually("some nodes have joined", func() error { return unless(joined.Load() >= int32(6*i+3)) })
 		e.cluster.KillComponent(component)
 		e.must(e.cluster.StartComponent(t.Context(), component))
 		e.must(e.cluster.WaitReady(t.Context()))

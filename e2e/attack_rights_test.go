@@ -114,10 +114,7 @@ func TestBirthIsSwitchedOffAndOn(t *testing.T) {
 		e.eventually(fmt.Sprintf("nodes are created with the taint: %v", closed), func() error {
 			k := e.kubelet(fmt.Sprintf("%s-%d", prefix, len(born)))
 			born = append(born, k)
-			if hasTaint(k.register(), keyA) != closed {
-				return errNotYet
-			}
-			return nil
+			return unless(hasTaint(k.register(), keyA) == closed)
 		})
 	}
 	registerUntil("off", false)

@@ -45,7 +45,7 @@ func TestLifeAmongRealControllers(t *testing.T) {
 	w.must(w.admin.Delete(t.Context(), ds))
 	w.eventually("the old daemon's pod is deleted", func() error {
 		err := w.admin.Get(t.Context(), client.ObjectKeyFromObject(third), &corev1.Pod{})
-		return errUnless(apierrors.IsNotFound(err), "not yet")
+		return unless(apierrors.IsNotFound(err))
 	})
 	again := w.daemonSet("agent")
 	w.createWork(10)
@@ -93,7 +93,7 @@ func TestRolloutIsNoRegression(t *testing.T) {
 	w.eventually("the DaemonSet's status reports a complete rollout", func() error {
 		w.must(w.admin.Get(t.Context(), client.ObjectKeyFromObject(ds), ds))
 		complete := ds.Status.ObservedGeneration == ds.Generation && ds.Status.UpdatedNumberScheduled == ds.Status.DesiredNumberScheduled
-		return errUnless(complete, "not yet")
+		return unless(complete)
 	})
 	n1.label("touched") // the controller reconciles the node
 	w.newPods(true)
@@ -133,7 +133,7 @@ func (w *schedulingEnv) replaceInTurn(ds *appsv1.DaemonSet, k *kubelet, first *c
 	w.must(w.runContainers(w.Context(), other, false))
 	w.eventually("the DaemonSet's status reports that a daemon is not ready", func() error {
 		w.must(w.admin.Get(w.Context(), client.ObjectKeyFromObject(ds), ds))
-		return errUnless(ds.Status.NumberUnavailable == 1, "not yet")
+		return unless(ds.Status.NumberUnavailable == 1)
 	})
 	w.rollOut(ds)
 	next := w.daemonRuns(ds, "other", other.Name)
@@ -143,7 +143,7 @@ func (w *schedulingEnv) replaceInTurn(ds *appsv1.DaemonSet, k *kubelet, first *c
 	w.must(w.runContainers(w.Context(), next, true))
 	w.eventually("the daemon's pod terminates", func() error {
 		w.must(w.admin.Get(w.Context(), client.ObjectKeyFromObject(first), first))
-		return errUnless(first.DeletionTimestamp != nil, "not yet")
+		return unless(first.DeletionTimestamp != nil)
 	})
 	w.settled()
 	k.wrote(3)

@@ -98,10 +98,7 @@ func TestGateEditedToInvalid(t *testing.T) {
 		probe := e.kubelet("probe")
 		node := probe.newNode()
 		e.must(probe.api.Create(e.Context(), node, client.DryRunAll))
-		if hasTaint(node, keyA) {
-			return errNotYet
-		}
-		return nil
+		return unless(!hasTaint(node, keyA))
 	})
 	born := e.registered("born")[0]
 	// It changes no state, even with a controller that has never observed the valid gate.
@@ -198,10 +195,8 @@ func TestHundredsOfDaemonSets(t *testing.T) {
 	e.declare(newGate("all", keyA, v1alpha1.SignalSource{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{daemonNamespace}}}))
 	watches := 0
 	e.eventually("the pods of the DaemonSets are watched", func() error {
-		if watches = e.openWatches("pods", start); watches == 0 {
-			return errNotYet
-		}
-		return nil
+		watches = e.openWatches("pods", start)
+		return unless(watches > 0)
 	})
 	if watches > 2 {
 		t.Errorf("the controller has %d watches of pods for %d DaemonSets", watches, many)

@@ -174,12 +174,7 @@ func (e *env) openWatches(resource string, since time.Time) int {
 // time, has ended.
 func (e *env) awaitWatchEnded(resource string, since time.Time) {
 	e.Helper()
-	e.eventually("the controller stops its watch of "+resource, func() error {
-		if e.requestsFor(resource, "watch", since) == 0 {
-			return errNotYet
-		}
-		return nil
-	})
+	e.eventually("the controller stops its watch of "+resource, func() error { return unless(e.requestsFor(resource, "watch", since) > 0) })
 }
 
 // installationUser is the name of the controller's user.

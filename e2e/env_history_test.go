@@ -96,10 +96,7 @@ func (h *objectHistory) caughtUp() {
 	h.eventually("the history is complete", func() error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.newest["nodes"] <= version(node) || h.newest["pods"] < version(pod) {
-			return errNotYet
-		}
-		return nil
+		return unless(h.newest["nodes"] > version(node) && h.newest["pods"] >= version(pod))
 	})
 	h.must(h.admin.Delete(h.Context(), pod, client.GracePeriodSeconds(0)))
 	h.must(h.admin.Delete(h.Context(), node))

@@ -5,6 +5,7 @@ package e2e
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,7 +132,7 @@ func (k *kubelet) patchAsKubelet(patch string, status bool) error {
 // label adds a label to the node, as the administrator.
 func (k *kubelet) label(key string) {
 	k.Helper()
-	k.patch(fmt.Sprintf(`{"metadata":{"labels":{%q:""}}}`, key))
+	k.setLabel(key, "")
 }
 
 // setLabel sets a label of the node, as the administrator.
@@ -173,12 +174,7 @@ func (k *kubelet) becomes(gateName, state, key string) {
 // isTainted waits until the node has a taint with this key.
 func (k *kubelet) isTainted(key string) {
 	k.Helper()
-	k.eventually(fmt.Sprintf("node %s has the taint %s", k.name, key), func() error {
-		if !hasTaint(k.node(), key) {
-			return errNotYet
-		}
-		return nil
-	})
+	k.eventually(fmt.Sprintf("node %s has the taint %s", k.name, key), func() error { return unless(hasTaint(k.node(), key)) })
 }
 
 // record returns the gate's record on the node.
@@ -202,22 +198,12 @@ func (k *kubelet) recordsBoot(gateName string) {
 }
 
 func hasTaint(node *corev1.Node, key string) bool {
-	for _, t := range node.Spec.Taints {
-		if t.Key == key {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key })
 }
 
 // carries reports whether the node has exactly this taint.
 func carries(node *corev1.Node, t v1alpha1.Taint) bool {
-	for _, have := range node.Spec.Taints {
-		if have.Key == t.Key && have.Value == t.Value && have.Effect == t.Effect {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(node.Spec.Taints, func(have corev1.Taint) bool { return v1alpha1.TaintOf(have) == t })
 }
 
 // keys returns the node's taints as text.

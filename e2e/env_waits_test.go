@@ -22,11 +22,15 @@ func (e *env) settled() {
 	fence.becomes("fence", isOpen, keyB)
 	e.must(e.admin.Delete(e.Context(), fence.node()))
 	e.must(e.admin.Delete(e.Context(), fenceGate()))
+	e.fenceDeleted("fence")
+}
+
+// fenceDeleted waits until the API server no longer closes a deleted gate on new nodes.
+func (e *env) fenceDeleted(name string) {
+	e.Helper()
 	e.eventually("the fence gate is deleted", func() error {
-		if _, present := e.closedAtBirth()["fence"]; present {
-			return errNotYet
-		}
-		return nil
+		_, present := e.closedAtBirth()[name]
+		return unless(!present)
 	})
 }
 
@@ -62,22 +66,12 @@ func (e *env) daemonSetsObserved() {
 	for _, o := range []client.Object{fence.node(), ng, ds} {
 		e.must(e.admin.Delete(e.Context(), o))
 	}
-	e.eventually("the fence gate is deleted", func() error {
-		if _, present := e.closedAtBirth()[name]; present {
-			return errNotYet
-		}
-		return nil
-	})
+	e.fenceDeleted(name)
 }
 
 // waitNextSecond waits until the clock shows another second.
 func (e *env) waitNextSecond() {
 	e.Helper()
 	now := time.Now().Unix()
-	e.eventually("the next second", func() error {
-		if time.Now().Unix() == now {
-			return errNotYet
-		}
-		return nil
-	})
+	e.eventually("the next second", func() error { return unless(time.Now().Unix() != now) })
 }

@@ -146,10 +146,7 @@ func (o *olderEnv) serve(n int) []*replica {
 	}
 	for _, r := range all {
 		o.eventually("the replica has a certificate", func() error {
-			if metric(r.metrics, "nodegate_webhook_certificate_expiry_timestamp_seconds") <= 0 {
-				return errNotYet
-			}
-			return nil
+			return unless(metric(r.metrics, "nodegate_webhook_certificate_expiry_timestamp_seconds") > 0)
 		})
 	}
 	o.service.use(all...)

@@ -243,10 +243,8 @@ func TestStaleRecordsAreIgnored(t *testing.T) {
 	})
 	k.becomes("agent", isClosed, keyA)
 	e.eventually("the record of a gate that does not exist is removed", func() error {
-		if _, present := k.node().Annotations[v1alpha1.RecordAnnotationPrefix+"other"]; present {
-			return errNotYet
-		}
-		return nil
+		_, present := k.node().Annotations[v1alpha1.RecordAnnotationPrefix+"other"]
+		return unless(!present)
 	})
 	k.label("ready")
 	k.becomes("agent", isOpen, keyA)
@@ -283,9 +281,6 @@ func TestRegressionClosesUnderTheBudget(t *testing.T) {
 		k.becomes("agent", isOpen, keyA)
 	}
 	e.eventually("closing is no longer throttled", func() error {
-		if e.condition("agent", v1alpha1.ConditionThrottled, metav1.ConditionTrue, "") == nil {
-			return errNotYet
-		}
-		return nil
+		return unless(e.condition("agent", v1alpha1.ConditionThrottled, metav1.ConditionTrue, "") != nil)
 	})
 }

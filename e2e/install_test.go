@@ -31,12 +31,7 @@ func TestLeaseRenewalsHaveAFlowSchema(t *testing.T) {
 	e.must(e.admin.Get(t.Context(), client.ObjectKey{Name: "nodegate-leases"}, &schema))
 
 	renewals := "/apis/coordination.k8s.io/v1/namespaces/" + installation.Namespace + "/leases/nodegate"
-	e.eventually("renewals match FlowSchema nodegate-leases", func() error {
-		if flowSchemaOf(renewals) != string(schema.UID) {
-			return errNotYet
-		}
-		return nil
-	})
+	e.eventually("renewals match FlowSchema nodegate-leases", func() error { return unless(flowSchemaOf(renewals) == string(schema.UID)) })
 	if flowSchemaOf("/api/v1/nodes") == string(schema.UID) {
 		t.Error("reading nodes matches the FlowSchema of Lease renewals")
 	}

@@ -71,12 +71,7 @@ func TestSharedTaintStaysUntilBothOpen(t *testing.T) {
 	k := e.twoGates(keyA, keyA)
 
 	k.label("first")
-	e.eventually("the first gate is open", func() error {
-		if r := k.record("first"); r.State != isOpen {
-			return errNotYet
-		}
-		return nil
-	})
+	e.eventually("the first gate is open", func() error { return unless(k.record("first").State == isOpen) })
 	e.must(k.is("second", isClosed, keyA))
 	k.label("second")
 	k.becomes("second", isOpen, keyA)
