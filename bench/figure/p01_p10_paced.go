@@ -58,7 +58,7 @@ var regression = Figure{
 		r.Rows = []report.Row{
 			report.Compare("p50", "ms", rounds, closingLatency, report.Percentile(50), report.TimesLimit(1.5)),
 			report.Compare("slowest of a turn", "ms", rounds, closingLatency, report.Slowest, report.TimesLimit(1.5)),
-			report.Count(fmt.Sprintf("%d changes per second: most writes in any %g s", rate, damping.Seconds()), "", report.AtMost(1), float64(f.most)),
+			report.Count(fmt.Sprintf("%d changes per second: most writes in any %g s", rate, damping.Seconds()), report.AtMost(1), float64(f.most)),
 		}
 		r.Notes = []string{
 			fmt.Sprintf("In the turns of P1, %d nodes, closeAfterSeconds 0, budget 100%%. From the time at which the observer's watch of pods shows the daemon not ready to the time at which its watch of nodes shows the taint.", e.Paced),

@@ -38,7 +38,7 @@ var bursting = Figure{
 	Measure: burstResult(func(bursts []*burst) (r report.Result) {
 		var speeds []string
 		for _, b := range bursts {
-			r.Rows = append(r.Rows, b.row("%d nodes, per node", "ms", elapsed, report.TimesLimit(burstGoal)))
+			r.Rows = append(r.Rows, b.row("%d nodes, per node", elapsed, report.TimesLimit(burstGoal)))
 			slowest := slices.MaxFunc(b.speeds, func(a, b driver.Speed) int { return cmp.Compare(a.Took, b.Took) })
 			speeds = append(speeds, slowest.String())
 		}
@@ -57,7 +57,7 @@ var servers = Figure{
 	Measure: burstResult(func(bursts []*burst) (r report.Result) {
 		for _, b := range bursts {
 			r.Rows = append(r.Rows,
-				b.row("%d nodes: CPU of API server and etcd per node", "ms", serverCPU, report.TimesLimit(burstGoal)),
+				b.row("%d nodes: CPU of API server and etcd per node", serverCPU, report.TimesLimit(burstGoal)),
 				b.counts("%d nodes: written by etcd per node", "KiB", storeBytes, report.TimesLimit(burstGoal)))
 		}
 		largest := bursts[len(bursts)-1]
@@ -86,7 +86,7 @@ var ownWork = Figure{
 	ID: "P7", Title: "nodegate's CPU",
 	Measure: burstResult(func(bursts []*burst) (r report.Result) {
 		for _, b := range bursts {
-			r.Rows = append(r.Rows, b.row("%d nodes: CPU per opened node", "ms", ownCPU, report.TimesLimit(ownGoal)))
+			r.Rows = append(r.Rows, b.row("%d nodes: CPU per opened node", ownCPU, report.TimesLimit(ownGoal)))
 		}
 		largest := bursts[len(bursts)-1]
 		r.Rows = append(r.Rows,
@@ -115,12 +115,12 @@ type burst struct {
 	speeds   []driver.Speed // of the driver
 }
 
-// row returns the row of a quantity. The format of its name contains the number of nodes.
-func (b *burst) row(format, unit, quantity string, goal *report.Goal) report.Row {
-	return report.Compare(fmt.Sprintf(format, b.nodes), unit, b.pairs, quantity, report.Mean, goal)
+// row returns the row of a time. The format of its name contains the number of nodes.
+func (b *burst) row(format, quantity string, goal *report.Goal) report.Row {
+	return report.Compare(fmt.Sprintf(format, b.nodes), "ms", b.pairs, quantity, report.Mean, goal)
 }
 
-// counts is like row, for a quantity that other work of the machine does not affect.
+// counts returns the row of a quantity that other work of the machine does not affect.
 func (b *burst) counts(format, unit, quantity string, goal *report.Goal) report.Row {
 	return report.Compare(fmt.Sprintf(format, b.nodes), unit, report.Counts(b.pairs), quantity, report.Mean, goal)
 }

@@ -103,10 +103,10 @@ func requestRows(sent []meter.Request, nodes int) []report.Row {
 	written, conflicts := patches(http.StatusOK), patches(http.StatusConflict, http.StatusUnprocessableEntity)
 	reads := meter.Count(sent, func(r meter.Request) bool { return r.Resource == "nodes" && (r.Verb == "get" || r.Verb == "list") })
 	return []report.Row{
-		report.Count("writes for each node", "", report.AtMost(1), written/float64(nodes)),
-		report.Count("reads of nodes", "", report.AtMost(0), float64(reads)),
-		report.Count("conflicts in 1,000 writes", "", report.AtMost(1), 1000*conflicts/max(written, 1)),
-		report.Count("writes that failed otherwise", "", report.AtMost(0), patches()-written-conflicts),
+		report.Count("writes for each node", report.AtMost(1), written/float64(nodes)),
+		report.Count("reads of nodes", report.AtMost(0), float64(reads)),
+		report.Count("conflicts in 1,000 writes", report.AtMost(1), 1000*conflicts/max(written, 1)),
+		report.Count("writes that failed otherwise", report.AtMost(0), patches()-written-conflicts),
 	}
 }
 

@@ -66,9 +66,9 @@ func parseDecisions(output []byte) ([]report.Row, error) {
 	}
 	rows := []report.Row{
 		report.Alone("decision", "µs", report.AtMost(decisionGoal), values["part ns/op"]...),
-		report.Count("gates evaluated for it", "", report.AtMost(1), values["part signals/op"]...),
+		report.Count("gates evaluated for it", report.AtMost(1), values["part signals/op"]...),
 		report.Alone("decision if every gate is evaluated", "µs", nil, values["all ns/op"]...),
-		report.Count("gates evaluated for that", "", nil, values["all signals/op"]...),
+		report.Count("gates evaluated for that", nil, values["all signals/op"]...),
 	}
 	for _, row := range rows {
 		if row.Nodegate == nil {

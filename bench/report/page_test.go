@@ -22,7 +22,7 @@ func sample() *Report {
 				Compare("p50", "ms", pairsOf(2, 2, 2, 2, 2, 2), "q", Mean, TimesLimit(1.15)),
 				Compare("p99", "ms", pairsOf(1, 1.1, 1.2, 1.3, 1.4, 1.5), "q", Mean, TimesLimit(1.2)),
 				Compare("instructions", "", pairsOf(1), "unavailable", Mean, nil),
-				Count("writes", "", AtMost(1), 1),
+				Count("writes", AtMost(1), 1),
 			}, Notes: []string{"A note."}, Took: "1m30s", Rounds: &Rounds{4, []string{"other processes used 12 % of the CPU time"}}},
 			{ID: "P2", Title: "Others", Rows: []Row{Alone("time", "ms", AtMost(0.6), 0.5, 0.5, 0.5, 0.5, 0.5)}, Took: "0s"},
 		},

@@ -75,8 +75,8 @@ func Alone(what, unit string, goal *Goal, values ...float64) Row {
 
 // Count returns the row of a quantity of nodegate that is counted exactly. The goal is
 // reached if all values are within it, even if it is only one.
-func Count(what, unit string, goal *Goal, values ...float64) Row {
-	row := Row{What: what, Unit: unit, Nodegate: countsOf(values), Goal: goal}
+func Count(what string, goal *Goal, values ...float64) Row {
+	row := Row{What: what, Nodegate: countsOf(values), Goal: goal}
 	switch {
 	case goal == nil:
 	case row.Nodegate == nil:
@@ -94,7 +94,7 @@ func Counted(what string, pairs []Pair, quantity string, goal *Goal) Row {
 	for _, pair := range pairs {
 		values = append(values, pair.Nodegate[quantity]...)
 	}
-	return Count(what, "", goal, values...)
+	return Count(what, goal, values...)
 }
 
 // Total returns the row of a number that is counted in all pairs together.
