@@ -161,7 +161,7 @@ func (u usage) minus(before usage) usage {
 }
 
 const (
-	// A process is idle if it uses at most idleTicks of CPU time in each of idleSamples
+	// A process is idle if it uses at most idleAtMost of CPU time in each of idleSamples
 	// samples in a row, which are sampleInterval apart.
 	sampleInterval = 100 * time.Millisecond
 	idleSamples    = 8

@@ -102,9 +102,7 @@ func (s *scale) measure(ctx context.Context, e *figure.Env, f *steady.Fleet) (er
 	}{
 		{"start", s.measureStart},
 		{"idle", s.measureIdle},
-		{"gate edited", func(ctx context.Context, l *largeFleet, leader *testbed.Controller) error {
-			return s.measureEdit(ctx, l, leader, f.Gates[1].DeepCopy())
-		}},
+		{"gate edited", s.measureEdit},
 		{"nodes joining", s.measureJoins},
 		{"leader replaced", s.measureTakeover},
 	} {
@@ -163,7 +161,8 @@ func (s *scale) measureIdle(ctx context.Context, l *largeFleet, leader *testbed.
 }
 
 // measureEdit edits a gate such that no node changes.
-func (s *scale) measureEdit(ctx context.Context, l *largeFleet, leader *testbed.Controller, gate *unstructured.Unstructured) error {
+func (s *scale) measureEdit(ctx context.Context, l *largeFleet, leader *testbed.Controller) error {
+	gate := l.Gates[1].DeepCopy()
 	budget := fmt.Sprintf("%d%%", 10+len(strconv.Itoa(s.nodes))) // different for each size
 	if err := unstructured.SetNestedField(gate.Object, budget, "spec", "budget", "maxReclosed"); err != nil {
 		return fmt.Errorf("changing a gate: %w", err)
