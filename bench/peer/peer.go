@@ -87,7 +87,6 @@ func ParseTaint(text string) (corev1.Taint, error) {
 type Process struct {
 	command *exec.Cmd
 	ended   chan struct{}
-	log     string
 }
 
 // Start starts the peer, which does not outlive this process. The caller must stop it.
@@ -100,10 +99,10 @@ func (p *Peer) Start(c *testcluster.Cluster, kubeconfig string) (*Process, error
 }
 
 func (p *Peer) start(c *testcluster.Cluster, kubeconfig string) (*Process, error) {
-	process := &Process{ended: make(chan struct{}), log: filepath.Join(c.Dir(), "logs", "peer-"+p.Name+".log")}
+	process := &Process{ended: make(chan struct{})}
 	process.command = exec.Command(p.Program, expand(p.Arguments, kubeconfig)...)
 	process.command.Env = append(os.Environ(), expand(p.Environment, kubeconfig)...)
-	log, err := os.Create(process.log)
+	log, err := os.Create(filepath.Join(c.Dir(), "logs", "peer-"+p.Name+".log"))
 	if err != nil {
 		return nil, err
 	}
@@ -130,9 +129,6 @@ func expand(texts []string, kubeconfig string) []string {
 
 // PID returns the process ID.
 func (p *Process) PID() int { return p.command.Process.Pid }
-
-// Log returns the path of the peer's log.
-func (p *Process) Log() string { return p.log }
 
 // Stop stops the peer and returns when it has ended.
 func (p *Process) Stop() error {
