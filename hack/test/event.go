@@ -15,7 +15,6 @@ type event struct {
 	Action      string
 	Package     string
 	Test        string
-	Elapsed     float64
 	Output      string
 	FailedBuild string
 	ImportPath  string // of builds, instead of Package
@@ -23,7 +22,6 @@ type event struct {
 
 // Actions of events.
 const (
-	actionStart       = "start"
 	actionRun         = "run"
 	actionPause       = "pause"
 	actionContinue    = "cont"

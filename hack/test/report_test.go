@@ -109,7 +109,7 @@ func TestPassingTestsKeepNothing(t *testing.T) {
 		r.add(event{Action: actionPass, Package: "p", Test: "TestA"})
 	}
 	p := r.byPath["p"]
-	if len(p.roots) != 0 || !p.unattributed.empty() || !p.output.empty() || !p.tests["TestA"].output.empty() {
+	if len(p.roots) != 0 || p.unattributed.String()+p.output.String()+p.tests["TestA"].output.String() != "" {
 		t.Errorf("kept %+v", p)
 	}
 }

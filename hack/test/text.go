@@ -33,8 +33,6 @@ func (t *text) add(s string) {
 	}
 }
 
-func (t *text) empty() bool { return len(t.head) == 0 }
-
 // String ends with a newline unless the text is empty.
 func (t *text) String() string {
 	s := string(t.head)
