@@ -305,7 +305,7 @@ func (c *chaos) checkDetaching(t *rapid.T, before *sim, d Decision) {
 		if err != nil || !r.tainted() || r.Since.Before(c.facts.Node.Created) {
 			continue // an unreadable record, or one of a former Node, claims nothing
 		}
-		if taint, _ := parseTaint(r.Taint); r.Key() == v1alpha1.TaintOutOfService && c.policy.Allowed.Allows(taint) && c.facts.Node.taint(taint.Key, taint.Effect) >= 0 {
+		if taint := r.RecordedTaint(); taint.Key == v1alpha1.TaintOutOfService && c.policy.Allowed.Allows(taint) && c.facts.Node.taint(taint.Key, taint.Effect) >= 0 {
 			t.Fatalf("gate %s keeps a reporting node out of service: %s", name, show(d))
 		}
 	}

@@ -148,12 +148,6 @@ func (r Record) String() string {
 	return string(raw)
 }
 
-// Key returns the recorded taint key, or "".
-func (r *Record) Key() string {
-	t, _ := parseTaint(r.Taint)
-	return t.Key
-}
-
 // RecordedTaint returns the recorded taint, or a zero taint if there is none.
 func (r *Record) RecordedTaint() v1alpha1.Taint {
 	t, _ := parseTaint(r.Taint)

@@ -141,7 +141,7 @@ func TestReleaseLeavesTheRest(t *testing.T) {
 
 		recorded := func(key string, whose func(string) bool) bool {
 			for name, raw := range n.Records {
-				if r, err := ParseRecord(raw); err == nil && whose(name) && r.State == v1alpha1.StateClosed && r.Key() == key {
+				if r, err := ParseRecord(raw); err == nil && whose(name) && r.State == v1alpha1.StateClosed && r.RecordedTaint().Key == key {
 					return true
 				}
 			}
