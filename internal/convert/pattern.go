@@ -3,6 +3,7 @@
 package convert
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -156,28 +157,21 @@ var repetition = regexp.MustCompile(`^\{\d+(,\d*)?\}`)
 func rust(text string) (ascii string, err error) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
-		case '\\':
-			n, class, err := rustEscape(text[i:])
+		case '\\', '[':
+			check := rustEscape
+			if text[i] == '[' {
+				check = rustClass
+			}
+			n, class, err := check(text[i:])
 			if err != nil {
 				return "", err
 			}
-			if ascii == "" {
-				ascii = class
-			}
+			ascii = cmp.Or(ascii, class)
 			i += n - 1
 		case '{':
 			if !repetition.MatchString(text[i:]) {
 				return "", errors.New(`"{" does not start a repetition such as {2} or {2,5}, and RE2 treats it as a literal: write "\{"`)
 			}
-		case '[':
-			n, class, err := rustClass(text[i:])
-			if err != nil {
-				return "", err
-			}
-			if ascii == "" {
-				ascii = class
-			}
-			i += n - 1
 		}
 	}
 	return ascii, nil
@@ -227,9 +221,7 @@ func rustClass(text string) (length int, ascii string, err error) {
 			if err != nil {
 				return 0, "", err
 			}
-			if ascii == "" {
-				ascii = class
-			}
+			ascii = cmp.Or(ascii, class)
 			i += n
 		case strings.HasPrefix(text[i:], "[:"):
 			end := strings.Index(text[i:], ":]")
