@@ -103,8 +103,8 @@ func (i *istio) entry(line int, f fields) {
 		i.part(f, namespace, strings.TrimSpace(part))
 	}
 	if len(parts) > 1 {
-		i.addFinding(f["selector"].line, Note, fmt.Sprintf("the selector %q requires %d pods, one for each comma-separated part, "+
-			"instead of one pod with all of these labels; the gate's signals preserve this", selector, len(parts)))
+		i.notef(f["selector"].line, "the selector %q requires %d pods, one for each comma-separated part, "+
+			"instead of one pod with all of these labels; the gate's signals preserve this", selector, len(parts))
 	}
 }
 
@@ -126,7 +126,7 @@ func (i *istio) part(f fields, namespace, part string) {
 	}
 	at := [2]string{namespace, part}
 	if i.seen[at] {
-		i.addFinding(line, Note, fmt.Sprintf("pods with %q in namespace %s are required twice, which has no further effect", part, namespace))
+		i.notef(line, "pods with %q in namespace %s are required twice, which has no further effect", part, namespace)
 		return
 	}
 	i.seen[at] = true

@@ -104,7 +104,7 @@ func (n *nidhogg) readSelector(f fields) {
 	case !f.has("nodeSelector"):
 	case v.Kind == yaml.MappingNode:
 		n.selector = &v1alpha1.LabelSelector{MatchLabels: n.labels(v, "nodeSelector")}
-		n.addFinding(v.line, Note, "nodeSelector is a mapping, which only nidhogg 0.3.0 and earlier read; later versions ignore it and use "+
+		n.notef(v.line, "nodeSelector is a mapping, which only nidhogg 0.3.0 and earlier read; later versions ignore it and use "+
 			"the nodeSelector of each DaemonSet: if your nidhogg is newer, remove it and convert again")
 	case v.Kind == yaml.SequenceNode && len(v.Content) == 0:
 		n.errorf(v.line, "an empty list selects no node, so nidhogg does nothing: remove nodeSelector to use the nodeSelector of each DaemonSet")
@@ -135,7 +135,7 @@ func (n *nidhogg) readSelectors(v field) {
 	}
 	n.selector = &selector
 	if len(v.Content) > 1 {
-		n.addFinding(v.line, Note, "a node must match every entry of nodeSelector, as in nidhogg's documentation; nidhogg 0.6.0 to 0.8.1 use the last entry only")
+		n.notef(v.line, "a node must match every entry of nodeSelector, as in nidhogg's documentation; nidhogg 0.6.0 to 0.8.1 use the last entry only")
 	}
 }
 
@@ -150,7 +150,7 @@ func (n *nidhogg) daemonSet(item *yaml.Node) {
 		return
 	}
 	if n.seen[[2]string{namespace, name}] {
-		n.addFinding(item.Line, Note, fmt.Sprintf("the DaemonSet %s/%s is listed twice, which has no further effect", namespace, name))
+		n.notef(item.Line, "the DaemonSet %s/%s is listed twice, which has no further effect", namespace, name)
 		return
 	}
 	n.seen[[2]string{namespace, name}] = true

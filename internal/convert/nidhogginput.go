@@ -130,6 +130,6 @@ func (n *nidhogg) readTaint(f fields) {
 	}
 	n.effect = corev1.TaintEffect(effect)
 	if n.effect != corev1.TaintEffectNoSchedule {
-		n.addFinding(line, Note, "nidhogg reads taintEffect since version 0.8.0; earlier versions use NoSchedule")
+		n.notef(line, "nidhogg reads taintEffect since version 0.8.0; earlier versions use NoSchedule")
 	}
 }

@@ -137,10 +137,10 @@ func (h *handler) variable(line int, name, value string) {
 	case name == handlerBackfill:
 		h.backfill, h.backfillLine = value == "1", line
 		if value != "1" {
-			h.addFinding(line, Note, fmt.Sprintf("%s is %q instead of 1, so there is no backfill", name, value))
+			h.notef(line, "%s is %q instead of 1, so there is no backfill", name, value)
 		}
 	case name == handlerWebhook:
-		h.addFinding(line, Note, name+" has no effect: nodetaintshandler does not read it")
+		h.notef(line, "%s has no effect: nodetaintshandler does not read it", name)
 	case strings.HasPrefix(name, handlerVariable):
 		h.errorf(line, "%s is unknown to nodetaintshandler: correct or remove it (known: %s, %s)", name, handlerBackfill, handlerWebhook)
 	}

@@ -30,7 +30,7 @@ func NodeReadinessRules(source Source) *Result {
 	found := 0
 	for _, object := range r.objects(r.read(source.Data)) {
 		if object.at("kind") != ruleKind || !strings.HasPrefix(object.at("apiVersion"), ruleGroup) {
-			r.addFinding(object["kind"].line, Note, fmt.Sprintf("a %s is not a %s, and is ignored", object.at("kind"), ruleKind))
+			r.notef(object["kind"].line, "a %s is not a %s, and is ignored", object.at("kind"), ruleKind)
 			continue
 		}
 		found++
@@ -157,7 +157,7 @@ func (r readinessRules) taint(f fields, line int) v1alpha1.Taint {
 		value, _ = r.str(t["value"], "value")
 	}
 	if t.has("timeAdded") {
-		r.addFinding(t["timeAdded"].line, Note, "timeAdded is ignored: it is set when the taint is added to a node")
+		r.notef(t["timeAdded"].line, "timeAdded is ignored: it is set when the taint is added to a node")
 	}
 	return v1alpha1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
 }

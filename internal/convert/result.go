@@ -112,6 +112,11 @@ func (c *converter) errorf(line int, format string, args ...any) {
 	c.addFinding(line, Error, fmt.Sprintf(format, args...))
 }
 
+// notef adds a note about a line of the input.
+func (c *converter) notef(line int, format string, args ...any) {
+	c.addFinding(line, Note, fmt.Sprintf(format, args...))
+}
+
 // noteInput adds a note about the input as a whole, unless it has been added already.
 func (c *converter) noteInput(message string) {
 	if slices.Contains(c.notes, message) {
