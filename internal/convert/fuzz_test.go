@@ -23,7 +23,7 @@ func fuzz(f *testing.F, tool string, run func(Source) *Result) {
 		if r.Errors() == 0 && len(r.Gates) == 0 {
 			t.Error("no gates and no errors")
 		}
-		checkGates(t, r, true)
+		checkGates(t, r)
 	})
 }
 

@@ -86,7 +86,7 @@ func TestSeedIstioConvertCommaRule(t *testing.T) {
 			}
 		}
 		r := Istio(Source{Name: "list.yaml", Data: []byte(text.String())})
-		gates := compileAll(t, checkGates(t, r, true))
+		gates := compileAll(t, checkGates(t, r))
 		f := freshNode(gates, []gate.Condition{readyNode})
 		observe(t, f, gates, pods)
 		if got := len(gate.Decide(gates, f, epoch).Taints) == 0; got != open {
@@ -102,7 +102,7 @@ func TestSeedIstioConvertCommaRule(t *testing.T) {
 // The example in the documentation of Istio's controller.
 func TestSeedIstioConvertExample(t *testing.T) {
 	r := Istio(Source{Name: "list.yaml", Data: []byte("- name: istio-cni\n  selector: app=istio, app=istio-cni\n  namespace: kube-system\n")})
-	gates := compileAll(t, checkGates(t, r, true))
+	gates := compileAll(t, checkGates(t, r))
 	pod := func(app string, ready bool) podOnNode { return podOnNode{"kube-system", labels.Set{"app": app}, ready} }
 	for _, test := range []struct {
 		pods []podOnNode
@@ -175,7 +175,7 @@ func TestSeedNodeReadinessControllerConvertKeepsMeaning(t *testing.T) {
 		open := met == len(all) || anyOf && met > 0
 
 		r := NodeReadinessRules(Source{Name: "rule.yaml", Data: []byte(text.String())})
-		gates := compileAll(t, checkGates(t, r, true))
+		gates := compileAll(t, checkGates(t, r))
 		if len(gates) != 1 {
 			t.Fatalf("%d gates:\n%s", len(gates), findingsText(r))
 		}
@@ -222,7 +222,7 @@ func TestSeedNodeReadinessControllerConvertManyConditions(t *testing.T) {
 			conditions = append(conditions, gate.Condition{Type: kind, Status: corev1.ConditionTrue})
 		}
 		r := NodeReadinessRules(Source{Name: "rule.yaml", Data: []byte(text.String())})
-		gates := compileAll(t, checkGates(t, r, true))
+		gates := compileAll(t, checkGates(t, r))
 		if len(gates) != 1 {
 			t.Errorf("%s: %d gates:\n%s", name, len(gates), findingsText(r))
 			continue
@@ -253,7 +253,7 @@ func TestSeedNodeReadinessControllerConvertBootstrapOnlyExistingNodes(t *testing
 			"  taint: {key: readiness.k8s.io/a, effect: " + string(effect) + "}\n  nodeSelector: {}\n  enforcementMode: bootstrap-only\n" +
 			"  conditions: [{type: Fit, requiredStatus: 'True'}]\n"
 		r := NodeReadinessRules(Source{Name: "rule.yaml", Data: []byte(text)})
-		gates := compileAll(t, checkGates(t, r, true))
+		gates := compileAll(t, checkGates(t, r))
 		if len(gates) != 1 || !strings.Contains(findingsText(r), "existingNodes: Ignore") {
 			t.Fatalf("%d gates:\n%s", len(gates), findingsText(r))
 		}
@@ -289,7 +289,7 @@ func TestSeedNidhoggConvertSelectors(t *testing.T) {
 		"['pool in (a, " + strings.Repeat("x", 60) + ", " + strings.Repeat("y", 60) + ")']": {"a"}, // longer than a line
 	} {
 		r := Nidhogg(Source{Name: "x", Data: []byte("daemonsets: [{name: kiam, namespace: kube-system}]\nnodeSelector: " + form + "\n")})
-		gates := compileAll(t, checkGates(t, r, true))
+		gates := compileAll(t, checkGates(t, r))
 		if len(gates) != 1 {
 			t.Errorf("%s: %d gates:\n%s", form, len(gates), findingsText(r))
 			continue
@@ -320,7 +320,7 @@ func TestSeedNidhoggConvertOwnSelectorsAndEffects(t *testing.T) {
 	} {
 		const daemonSet = "kind: DaemonSet\nmetadata: {name: kiam, namespace: kube-system}\nspec: {template: {spec: {nodeSelector: {pool: a}}}}\n---\n"
 		r := Nidhogg(Source{Name: "x", Data: []byte(daemonSet + "daemonsets: [{name: kiam, namespace: kube-system}]\n" + text)})
-		gates := compileAll(t, checkGates(t, r, true))
+		gates := compileAll(t, checkGates(t, r))
 		if len(gates) != 1 {
 			t.Errorf("%q: %d gates:\n%s", text, len(gates), findingsText(r))
 			continue

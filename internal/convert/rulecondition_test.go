@@ -64,7 +64,7 @@ func TestSeedNodeReadinessControllerConvertManyConditionsOfManyOnTheNode(t *test
 	}
 	for _, r := range largeRules() {
 		result := NodeReadinessRules(Source{Name: "rule.yaml", Data: []byte(r.text())})
-		gates := compileAll(t, checkGates(t, result, true))
+		gates := compileAll(t, checkGates(t, result))
 		if len(gates) != 1 {
 			t.Fatalf("%+v: %d gates:\n%s", r, len(gates), findingsText(result))
 		}

@@ -180,7 +180,7 @@ func TestSeedTainterConvertKeepsMeaning(t *testing.T) {
 			return // Tainter would taint the whole cluster
 		}
 		converted++
-		gates := compileAll(t, checkGates(t, r, true))
+		gates := compileAll(t, checkGates(t, r))
 		conditions := drawConditions(t)
 		got := taintsOf(gate.Decide(gates, freshNode(gates, conditions), epoch))
 		if diff := cmp.Diff(config.taints(conditions), got); diff != "" {
@@ -240,7 +240,7 @@ func TestSeedTainterConvertAnchor(t *testing.T) {
 		{true, gate.Condition{Type: "PodsReady", Status: "False"}, false},
 	} {
 		r := Tainter(Source{Name: "x.toml", Data: []byte(config.text("toml"))}, TainterOptions{Anchor: test.anchor})
-		gates := compileAll(t, checkGates(t, r, true))
+		gates := compileAll(t, checkGates(t, r))
 		d := gate.Decide(gates, freshNode(gates, []gate.Condition{test.condition}), epoch)
 		if got := len(d.Taints) > 0; got != test.want || len(gates) != 1 {
 			t.Errorf("anchor %v, %s=%s: tainted %v, want %v", test.anchor, test.condition.Type, test.condition.Status, got, test.want)
