@@ -45,7 +45,7 @@ func TestPagesShowValidObjects(t *testing.T) {
 	}
 	mapper := restmapper.NewDiscoveryRESTMapper(resources)
 	pages := 0
-	for page, objects := range objectsOnPages(t, "../..") {
+	for page, objects := range objectsOnPages(t) {
 		pages++
 		for _, object := range objects {
 			kind := object.GroupVersionKind()
@@ -80,7 +80,7 @@ func TestPagesShowValidObjects(t *testing.T) {
 // cannot be changed, treat as permanent.
 func TestPagesShowKeysThatManagedAutoscalersKnow(t *testing.T) {
 	managed := 0
-	for page, objects := range objectsOnPages(t, "../..") {
+	for page, objects := range objectsOnPages(t) {
 		for _, object := range objects {
 			var g v1alpha1.NodeGate
 			if object.GetKind() != "NodeGate" || runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &g) != nil {
@@ -151,10 +151,10 @@ func createNamespace(t *testing.T, client dynamic.Interface, name string) error 
 
 // objectsOnPages returns the complete objects on each page. They include the output of
 // programs, such as lists and several objects in one block.
-func objectsOnPages(t *testing.T, root string) map[string][]*unstructured.Unstructured {
+func objectsOnPages(t *testing.T) map[string][]*unstructured.Unstructured {
 	t.Helper()
 	found := make(map[string][]*unstructured.Unstructured)
-	err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || filepath.Ext(path) != ".md" {
 			return err
 		}

@@ -144,13 +144,13 @@ var matrix = map[string]row{
 	"csiDriver": {
 		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "ebs", Allocatable: true}}},
 		map[string]cell{
-			holds:      {node: csiNode("u", "u", map[string]bool{"ebs": true}), state: gate.Holds, reason: matches, message: "CSI driver ebs matches"},
-			notYet:     {node: csiNode("u", "u", map[string]bool{"ebs": false}), state: gate.NotYet, reason: absent, message: "the node has no volume limit of CSI driver ebs"},
+			holds:      {node: csiNode("u", map[string]bool{"ebs": true}), state: gate.Holds, reason: matches, message: "CSI driver ebs matches"},
+			notYet:     {node: csiNode("u", map[string]bool{"ebs": false}), state: gate.NotYet, reason: absent, message: "the node has no volume limit of CSI driver ebs"},
 			unknown:    {node: aNode(), state: gate.Unknown, reason: notObserved, message: "CSI driver ebs is not observed yet"},
-			missingObj: {node: csiNode("u", "", nil), state: gate.NotYet, reason: absent, message: "the node has no CSI driver ebs"},
+			missingObj: {node: csiNode("", nil), state: gate.NotYet, reason: absent, message: "the node has no CSI driver ebs"},
 			staleFact:  never(aLevel),
-			wrongNode:  {node: csiNode("u", "former", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "CSI driver ebs belongs to a former Node of the same name"},
-			wrongOwner: {node: csiNode("u", "", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingNotOwned, message: "the CSINode with CSI driver ebs is not owned by a Node, so it may belong to a former Node of the same name"},
+			wrongNode:  {node: csiNode("former", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingFormerNode, message: "CSI driver ebs belongs to a former Node of the same name"},
+			wrongOwner: {node: csiNode("", map[string]bool{"ebs": true}), state: gate.NotYet, reason: v1alpha1.ReadingNotOwned, message: "the CSINode with CSI driver ebs is not owned by a Node, so it may belong to a former Node of the same name"},
 		},
 	},
 	"resource": {

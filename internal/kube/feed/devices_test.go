@@ -24,14 +24,12 @@ import (
 
 // counting returns a query that counts the devices of node-local pools.
 func counting(expressions ...string) gate.DeviceQuery {
-	if len(expressions) == 1 && expressions[0] == "" {
-		expressions = nil
-	}
 	return gate.DeviceQuery{Driver: draDriver, Pools: v1alpha1.PoolsNodeLocal, Selectors: gate.SelectorsOf(expressions)}
 }
 
-func sharing(expressions ...string) gate.DeviceQuery {
-	query := counting(expressions...)
+// sharing returns a query that counts all devices of shared pools.
+func sharing() gate.DeviceQuery {
+	query := counting()
 	query.Pools = v1alpha1.PoolsShared
 	return query
 }
@@ -54,9 +52,9 @@ func withDevices(o *resourcev1.ResourceSlice, described ...string) *resourcev1.R
 	return o
 }
 
-// sharedSlice returns a slice of the pool "shared" for the nodes with a label.
-func sharedSlice(name string, generation, count int64, label string) *resourcev1.ResourceSlice {
-	o := testSlice(name, "", "", generation, count)
+// sharedSlice returns a slice of the pool "shared", which has count slices, for the nodes with a label.
+func sharedSlice(name string, count int64, label string) *resourcev1.ResourceSlice {
+	o := testSlice(name, "", "", 1, count)
 	o.OwnerReferences, o.Spec.NodeName, o.Spec.Pool.Name = nil, nil, "shared"
 	o.Spec.NodeSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 		{Key: label, Operator: corev1.NodeSelectorOpExists},
@@ -129,30 +127,30 @@ func TestReachOfDevices(t *testing.T) {
 	one, two := &corev1.Node{}, &corev1.Node{}
 	one.Name, two.Name = "one", "two"
 	two.Labels = map[string]string{"rack": "2"}
-	perDevice := withDevices(sharedSlice("s", 1, 1, ""), "all", "byName", "byLabel", "alsoAll", "nowhere")
+	perDevice := withDevices(sharedSlice("s", 1, ""), "all", "byName", "byLabel", "alsoAll", "nowhere")
 	perDevice.Spec.NodeSelector, perDevice.Spec.PerDeviceNodeSelection = nil, ptr.To(true)
 	perDevice.Spec.Devices[0].AllNodes, perDevice.Spec.Devices[3].AllNodes = ptr.To(true), ptr.To(true)
-	perDevice.Spec.Devices[1].NodeName, perDevice.Spec.Devices[2].NodeSelector = ptr.To("one"), sharedSlice("s", 1, 1, "rack").Spec.NodeSelector
-	counters := sharedSlice("s", 1, 1, "rack")
+	perDevice.Spec.Devices[1].NodeName, perDevice.Spec.Devices[2].NodeSelector = ptr.To("one"), sharedSlice("s", 1, "rack").Spec.NodeSelector
+	counters := sharedSlice("s", 1, "rack")
 	counters.Spec.SharedCounters = []resourcev1.CounterSet{{Name: "memory"}}
-	invalid := withDevices(sharedSlice("s", 1, 1, "not a label"), "a")
-	all := withDevices(sharedSlice("s", 1, 1, ""), "a")
+	invalid := withDevices(sharedSlice("s", 1, "not a label"), "a")
+	all := withDevices(sharedSlice("s", 1, ""), "a")
 	all.Spec.NodeSelector, all.Spec.AllNodes = nil, ptr.To(true)
-	future := withDevices(sharedSlice("s", 1, 1, ""), "a")
+	future := withDevices(sharedSlice("s", 1, ""), "a")
 	future.Spec.NodeSelector = nil
 	for name, tt := range map[string]struct {
 		slice    *resourcev1.ResourceSlice
 		one, two string
 	}{
 		"per device":    {perDevice, "all,alsoAll;byName;", "all,alsoAll;byLabel;"},
-		"by label":      {withDevices(sharedSlice("s", 1, 1, "rack"), "a", "b"), "", "a,b;"},
-		"without any":   {sharedSlice("s", 1, 1, "rack"), "", ";"},
+		"by label":      {withDevices(sharedSlice("s", 1, "rack"), "a", "b"), "", "a,b;"},
+		"without any":   {sharedSlice("s", 1, "rack"), "", ";"},
 		"all nodes":     {all, "a;", "a;"},
 		"counters":      {counters, "", ""},
 		"invalid":       {invalid, "", ""},
 		"not known yet": {future, "", ""},
 	} {
-		s := NewSharedSlices(nodestore.New(nodestore.Options{}), []gate.DeviceQuery{sharing("")}, func(gate.Aspect) func(string) { return IgnoreNode })
+		s := NewSharedSlices(nodestore.New(nodestore.Options{}), []gate.DeviceQuery{sharing()}, func(gate.Aspect) func(string) { return IgnoreNode })
 		fact := s.Convert(tt.slice).facts[0]
 		for node, want := range map[*corev1.Node]string{one: tt.one, two: tt.two} {
 			var got strings.Builder
@@ -194,7 +192,7 @@ func TestConvertDeviceTaintRule(t *testing.T) {
 // Devices are counted when a slice arrives, and exactly the nodes are announced whose
 // devices have changed, or are tainted by a rule.
 func TestDevicesAreObserved(t *testing.T) {
-	query := counting("")
+	query := counting()
 	runFeed(t, func(api *fakeAPI) {
 		api.nodes().Put(kubetest.Node("a", "a1"))
 		api.nodes().Put(kubetest.Node("b", "b1"))
@@ -244,7 +242,7 @@ func TestDevicesAreObserved(t *testing.T) {
 
 // Rules that cannot be read are unknown, but do not make nodegate unready.
 func TestDeviceTaintRulesForbidden(t *testing.T) {
-	query := counting("")
+	query := counting()
 	runFeed(t, func(api *fakeAPI) {
 		api.nodes().Put(kubetest.Node("a", "a1"))
 		api.rules().set(errForbidden)
@@ -268,7 +266,7 @@ func TestDeviceTaintRulesForbidden(t *testing.T) {
 
 // Shared slices are observed by a watch of their own, and a change concerns all nodes.
 func TestSharedSlicesAreObserved(t *testing.T) {
-	plain, counted := gate.DeviceQuery{Driver: draDriver, Pools: v1alpha1.PoolsShared}, sharing("")
+	plain, counted := gate.DeviceQuery{Driver: draDriver, Pools: v1alpha1.PoolsShared}, sharing()
 	runFeed(t, func(api *fakeAPI) {
 		api.nodes().Put(kubetest.Node("a", "a1"))
 		api.nodes().Put(kubetest.Node("b", "b1"))
@@ -279,11 +277,11 @@ func TestSharedSlicesAreObserved(t *testing.T) {
 		if pools, observed := f.facts(t, "a").SharedPools[plain]; !observed || len(pools) > 0 || f.api.slices(draDriver).calls > 0 {
 			t.Errorf("pools %v, observed %v", pools, observed)
 		}
-		shared.Put(withDevices(sharedSlice("x", 1, 2, "rack"), "d0"))
+		shared.Put(withDevices(sharedSlice("x", 2, "rack"), "d0"))
 		f.wantChanged(t, "new slice", "a", "b")
-		shared.Put(withDevices(sharedSlice("x", 1, 2, "rack"), "d0=model"))
+		shared.Put(withDevices(sharedSlice("x", 2, "rack"), "d0=model"))
 		f.wantChanged(t, "irrelevant change")
-		shared.Put(withDevices(sharedSlice("y", 1, 2, "rack"), "d1:NoExecute"))
+		shared.Put(withDevices(sharedSlice("y", 2, "rack"), "d1:NoExecute"))
 		f.wantChanged(t, "second slice", "a", "b")
 		facts := f.facts(t, "b")
 		if p := facts.SharedPools[counted]; len(p) != 1 || len(p[0].Slices) != 2 || p[0].Slices[0].Groups[0].Names != "d0" || p[0].Slices[1].Groups[0].Tainted != 1 {

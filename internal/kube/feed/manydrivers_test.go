@@ -45,7 +45,7 @@ func TestWatchesOfResourceSlicesAreBounded(t *testing.T) {
 		for _, driver := range append(drivers(8), "foreign") {
 			for _, of := range []string{driver, ""} {
 				api.slices(of).Put(ofDriver(driver, testSlice("x", "a", "a1", 1, 1)))
-				api.sharedSlices(of).Put(ofDriver(driver, sharedSlice("y", 1, 1, "label")))
+				api.sharedSlices(of).Put(ofDriver(driver, sharedSlice("y", 1, "label")))
 			}
 		}
 	}, func(t *testing.T, f *testFeed) {
@@ -148,7 +148,7 @@ func TestManyDriversOnAPIServer(t *testing.T) {
 		})
 	}
 	create(ofDriver("driver-0007", testSlice("x", "drivers", "", 1, 1)))
-	create(ofDriver("driver-0007", sharedSlice("y", 1, 1, "label")))
+	create(ofDriver("driver-0007", sharedSlice("y", 1, "label")))
 	f, _ := observeAs(t, s.Admin())
 	needed := gate.Needs{ResourceSlices: drivers(40), Devices: poolsOf(drivers(40))}
 	f.SetNeeds(needed)

@@ -28,8 +28,8 @@ import (
 )
 
 // thinly returns the serializer of clients that decode only what facts require.
-func thinly(managedFields bool) runtime.NegotiatedSerializer {
-	return wire.NewSerializer(wiretest.Whole, wire.Options{ManagedFields: managedFields})
+func thinly() runtime.NegotiatedSerializer {
+	return wire.NewSerializer(wiretest.Whole, wire.Options{})
 }
 
 // received decodes an object as a client does.
@@ -49,7 +49,7 @@ func anything(seed int64, o any) {
 // The facts about a Node, even when packed, do not depend on whether the Node was decoded
 // as a whole or in part.
 func TestThinNodeFacts(t *testing.T) {
-	thin := thinly(false)
+	thin := thinly()
 	for seed := range int64(60) {
 		node := kubetest.CloudNode(int(seed))
 		if seed%3 != 0 {
@@ -183,7 +183,7 @@ func managed() []metav1.ManagedFieldsEntry {
 
 // BenchmarkReceive measures the cost of decoding an event or a response of the API
 // server. BenchmarkReceiveWhole measures the same with client-go's serializer.
-func BenchmarkReceive(b *testing.B)      { receive(b, thinly(false)) }
+func BenchmarkReceive(b *testing.B)      { receive(b, thinly()) }
 func BenchmarkReceiveWhole(b *testing.B) { receive(b, wiretest.Whole) }
 
 func receive(b *testing.B, s runtime.NegotiatedSerializer) {
