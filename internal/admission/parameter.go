@@ -185,9 +185,9 @@ func Entries(p *corev1.PodTemplate) map[string]Entry {
 	return entries
 }
 
-// Corrected returns the existing parameter with the wanted template if the policy would read
-// something else in it, and with the wanted labels and annotations, and reports whether that changed
-// it. It keeps the resource version, so that a stale correction fails. It keeps labels and
+// Corrected returns the existing parameter of either policy with the wanted template if the policy
+// would read something else in it, and with the wanted labels and annotations, and reports whether
+// that changed it. It keeps the resource version, so that a stale correction fails. It keeps labels and
 // annotations of other writers, which might otherwise add them again after each correction.
 func Corrected(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool) {
 	out := existing.DeepCopy()

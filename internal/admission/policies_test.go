@@ -375,19 +375,16 @@ func TestCorrectedWithoutGates(t *testing.T) {
 
 // The next correction of a parameter replaces its template, so that nobody can fill the object for good.
 func TestCorrectionReplacesTheTemplate(t *testing.T) {
-	for name, c := range map[string]struct {
-		want    *corev1.PodTemplate
-		correct func(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool)
-	}{
-		"of the birth policy":       {admission.Parameter("nodegate", "crd", nil), admission.Corrected},
-		"of the tolerations policy": {admission.TolerationsTemplate("nodegate", nil), admission.CorrectedTolerations},
+	for name, want := range map[string]*corev1.PodTemplate{
+		"of the birth policy":       admission.Parameter("nodegate", "crd", nil),
+		"of the tolerations policy": admission.TolerationsTemplate("nodegate", nil),
 	} {
-		existing := c.want.DeepCopy()
+		existing := want.DeepCopy()
 		existing.Template.Annotations = map[string]string{"filled": "x"}
 		existing.Template.Spec.Containers = append(existing.Template.Spec.Containers, corev1.Container{Name: "filled"})
 		existing.Template.Spec.Tolerations = []corev1.Toleration{{Key: "x", Operator: corev1.TolerationOpExists}}
-		got, changed := c.correct(existing, c.want)
-		if diff := cmp.Diff(c.want.Template, got.Template); !changed || diff != "" {
+		got, changed := admission.Corrected(existing, want)
+		if diff := cmp.Diff(want.Template, got.Template); !changed || diff != "" {
 			t.Errorf("%s: changed %t, template (-want +got):\n%s", name, changed, diff)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -245,15 +244,4 @@ func EntriesOfTolerations(p *corev1.PodTemplate) []TolerationEntry {
 		}
 	}
 	return all
-}
-
-// CorrectedTolerations is like Corrected, for the parameter of the tolerations policy.
-func CorrectedTolerations(existing, want *corev1.PodTemplate) (*corev1.PodTemplate, bool) {
-	out := existing.DeepCopy()
-	changed := put(&out.Labels, want.Labels)
-	have, wanted := &out.Template.Spec, &want.Template.Spec
-	if !apiequality.Semantic.DeepEqual(have.Tolerations, wanted.Tolerations) || !apiequality.Semantic.DeepEqual(have.Affinity, wanted.Affinity) {
-		out.Template, changed = *want.Template.DeepCopy(), true
-	}
-	return out, changed
 }

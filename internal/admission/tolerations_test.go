@@ -427,20 +427,20 @@ func TestEntriesOfTolerations(t *testing.T) {
 	}
 	reversed := slices.Clone(want)
 	slices.Reverse(reversed)
-	if _, changed := admission.CorrectedTolerations(p, admission.TolerationsTemplate("ns", reversed)); changed {
+	if _, changed := admission.Corrected(p, admission.TolerationsTemplate("ns", reversed)); changed {
 		t.Error("the order of entries matters")
 	}
 	for name, damage := range damagedTolerations {
 		damaged := p.DeepCopy()
 		damage(damaged)
-		corrected, changed := admission.CorrectedTolerations(damaged, p)
+		corrected, changed := admission.Corrected(damaged, p)
 		if !changed || len(admission.EntriesOfTolerations(corrected)) != len(want) {
 			t.Errorf("%s: not corrected", name)
 		}
 	}
 	kept := p.DeepCopy()
 	maps.Copy(kept.Labels, map[string]string{"other": "label", v1alpha1.TolerationsLabel: "false"})
-	corrected, changed := admission.CorrectedTolerations(kept, p)
+	corrected, changed := admission.Corrected(kept, p)
 	if !changed || corrected.Labels["other"] != "label" || corrected.Labels[v1alpha1.TolerationsLabel] != "true" {
 		t.Errorf("labels %v", corrected.Labels)
 	}

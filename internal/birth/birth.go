@@ -320,7 +320,7 @@ func (b *Reconciler) syncParameter(running context.Context, set *gateset.Set, cl
 	ctx, cancel := context.WithTimeout(running, birthTimeout)
 	defer cancel()
 	failed = make(map[string]error)
-	p := parameter[admission.Entry]{client: b.client, clock: clk, rejected: &b.rejected, correct: admission.Corrected}
+	p := parameter[admission.Entry]{client: b.client, clock: clk, rejected: &b.rejected}
 	p.render = func(entries []admission.Entry) *corev1.PodTemplate {
 		return admission.Parameter(b.namespace, set.Source, entries)
 	}

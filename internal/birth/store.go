@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/internal/admission"
 )
 
 // A parameter is the PodTemplate that a policy reads, which contains entries of gates.
@@ -24,8 +26,6 @@ type parameter[E any] struct {
 	have corev1.PodTemplate
 	// render returns the PodTemplate with these entries.
 	render func([]E) *corev1.PodTemplate
-	// correct returns have with what the policy reads from want, and whether that changed it.
-	correct func(have, want *corev1.PodTemplate) (*corev1.PodTemplate, bool)
 }
 
 // rejections are the entries that the API server has rejected. They are left out of the
@@ -114,7 +114,7 @@ func (p *parameter[E]) corrected(entries []E) (*corev1.PodTemplate, bool) {
 	if p.have.ResourceVersion == "" {
 		return want, true
 	}
-	return p.correct(&p.have, want)
+	return admission.Corrected(&p.have, want)
 }
 
 // accepted returns the entries that the API server accepts, and calls reject for each of the

@@ -33,7 +33,7 @@ func (b *Reconciler) syncTolerations(running context.Context, set *gateset.Set, 
 	ctx, cancel := context.WithTimeout(running, birthTimeout)
 	defer cancel()
 	failed := make(map[string]error)
-	p := parameter[admission.TolerationEntry]{client: b.client, clock: clk, rejected: &b.rejectedTolerations, correct: admission.CorrectedTolerations}
+	p := parameter[admission.TolerationEntry]{client: b.client, clock: clk, rejected: &b.rejectedTolerations}
 	p.render = func(entries []admission.TolerationEntry) *corev1.PodTemplate {
 		return admission.TolerationsTemplate(b.namespace, entries)
 	}
