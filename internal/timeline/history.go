@@ -208,17 +208,10 @@ func (g *Gate) Last(l *History) (last int, alone time.Duration) {
 		case last < 0:
 			last, at = i, held.At
 		case held.At.After(at):
-			before, last, at = later(before, at), i, held.At
+			before, last, at = gate.Latest(before, at), i, held.At
 		default:
-			before = later(before, held.At)
+			before = gate.Latest(before, held.At)
 		}
 	}
 	return last, max(at.Sub(before), 0)
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

@@ -243,7 +243,7 @@ func (t *tracer) pod(s gate.Signal, r *gate.Reading) *Pod {
 func started(p *gate.BoundPod) time.Time {
 	var at time.Time
 	for _, s := range p.Starts {
-		at = later(at, s.At)
+		at = gate.Latest(at, s.At)
 	}
 	return at.UTC()
 }
