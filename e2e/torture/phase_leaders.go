@@ -77,12 +77,7 @@ const (
 // failovers ends the leader of two replicas repeatedly, and measures the time until the
 // other one writes.
 func failovers(ctx context.Context, s *site, d time.Duration) error {
-	for range 2 {
-		if err := s.startCandidate(ctx, ""); err != nil {
-			return err
-		}
-	}
-	if err := s.fleet.arrive(ctx); err != nil {
+	if err := s.startPair(ctx); err != nil {
 		return err
 	}
 	return s.endLeaders(ctx, d)

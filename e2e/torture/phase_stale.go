@@ -46,6 +46,7 @@ func (s *site) serveOldState(ctx context.Context, proxy *faultproxy.Proxy, rng *
 	// they do not lag behind nodes (docs/known-limits.md).
 	some := pick(rng, "nodes", "nodegates", "")
 	chosen := func(r faultproxy.Request) bool { return r.Verb == "watch" && strings.HasPrefix(r.Resource, some) }
+	served := func(r faultproxy.Request) bool { return strings.HasPrefix(r.Resource, some) && r.Resource != "pods" }
 	switch kind := rng.IntN(3); kind {
 	case 0:
 		fmt.Fprintf(s.Progress, "  watches of %q are frozen for %s\n", some, behind.Round(time.Second))
@@ -53,7 +54,7 @@ func (s *site) serveOldState(ctx context.Context, proxy *faultproxy.Proxy, rng *
 	case 1:
 		fmt.Fprintf(s.Progress, "  lists of %q are %s old\n", some, behind.Round(time.Second))
 		proxy.Follow(faultproxy.Plan{Request: func(r faultproxy.Request) faultproxy.RequestFault {
-			if !strings.HasPrefix(r.Resource, some) || r.Resource == "pods" {
+			if !served(r) {
 				return faultproxy.RequestFault{}
 			}
 			return faultproxy.RequestFault{Fault: faultproxy.Rewind, Wait: behind}
@@ -62,7 +63,7 @@ func (s *site) serveOldState(ctx context.Context, proxy *faultproxy.Proxy, rng *
 	case 2:
 		fmt.Fprintf(s.Progress, "  the API server that answers for %q lags by %s\n", some, behind.Round(time.Second))
 		proxy.Follow(faultproxy.Plan{Lag: func(r faultproxy.Request) time.Duration {
-			if !strings.HasPrefix(r.Resource, some) || r.Resource == "pods" {
+			if !served(r) {
 				return 0
 			}
 			return behind

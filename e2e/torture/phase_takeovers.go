@@ -27,12 +27,7 @@ const longestTakeover = frozenBefore + failover + frozenAfter
 
 // lateTakeovers ends the leader of two replicas repeatedly while watches of the other one are frozen.
 func lateTakeovers(ctx context.Context, s *site, d time.Duration) error {
-	for range 2 {
-		if err := s.startCandidate(ctx, ""); err != nil {
-			return err
-		}
-	}
-	if err := s.fleet.arrive(ctx); err != nil {
+	if err := s.startPair(ctx); err != nil {
 		return err
 	}
 	rng := s.rng("takeovers")

@@ -114,6 +114,16 @@ func (s *site) startProgram(ctx context.Context, program string, arguments ...st
 	return r, s.run(ctx, r)
 }
 
+// startPair starts two replicas with leader election, and then creates the nodes.
+func (s *site) startPair(ctx context.Context) error {
+	for range 2 {
+		if err := s.startCandidate(ctx, ""); err != nil {
+			return err
+		}
+	}
+	return s.fleet.arrive(ctx)
+}
+
 // startCandidate starts a replica with leader election.
 func (s *site) startCandidate(ctx context.Context, program string) error {
 	identity := fmt.Sprint("replica-", len(s.replicas))
