@@ -164,7 +164,8 @@ func (j *checker) missed(s *subject, ds *gate.DaemonSet) (names []string) {
 }
 
 func daemonDoesNotTolerate(j *checker, s *subject) (hits []hit) {
-	for _, ds := range j.required(s) {
+	required := j.required(s)
+	for _, ds := range required {
 		if lacks := untolerated(ds.Tolerations, s.Taints()); len(lacks) > 0 {
 			what := fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate %s", ds, strings.Join(lacks, " and "))
 			if j.TolerationsPolicy && s.acceptance.Accepted && gateset.MayTolerate(&s.Spec) {
@@ -173,7 +174,42 @@ func daemonDoesNotTolerate(j *checker, s *subject) (hits []hit) {
 			hits = append(hits, hit{"daemonset/" + ds.String(), what})
 		}
 	}
+	for _, ds := range j.intolerantPodOwners(s) {
+		if slices.Contains(required, ds) {
+			continue
+		}
+		hits = append(hits, hit{"daemonset/" + ds.String(), fmt.Sprintf("the gate waits for pods of DaemonSet %s, which does not tolerate %s; 'kubectl gate tolerate' does not change it, because the gate selects pods by their labels",
+			ds, strings.Join(untolerated(ds.Tolerations, s.Taints()), " and "))})
+	}
 	return hits
+}
+
+// intolerantPodOwners returns the DaemonSets whose pods a pods signal selects, without
+// duplicates, if none of those of the signal tolerates the gate's taints. Pods of other owners
+// do not run on every node.
+func (j *checker) intolerantPodOwners(s *subject) (all []*gate.DaemonSet) {
+	if !s.waits() || j.DaemonSets == nil {
+		return nil
+	}
+	for names, source := range s.sources() {
+		if source.Pods == nil || len(names) > 1 { // in anyOf, another signal may hold instead
+			continue
+		}
+		selector, err := source.Pods.Selector.AsSelector()
+		if err != nil {
+			continue
+		}
+		var owners []*gate.DaemonSet
+		for i := range j.DaemonSets.Items {
+			if ds := &j.DaemonSets.Items[i]; !ds.Deleting && ds.Namespace == source.Pods.Namespace && selector.Matches(ds.PodLabels) {
+				owners = append(owners, ds)
+			}
+		}
+		if !slices.ContainsFunc(owners, func(ds *gate.DaemonSet) bool { return len(untolerated(ds.Tolerations, s.Taints())) == 0 }) {
+			all = append(all, slices.DeleteFunc(owners, func(ds *gate.DaemonSet) bool { return slices.Contains(all, ds) })...)
+		}
+	}
+	return all
 }
 
 func tolerationsNotAdded(j *checker, s *subject) []hit {

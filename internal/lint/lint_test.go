@@ -51,6 +51,9 @@ const (
 	labelled = "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n  openWhen: [{name: l, label: {key: l}}]\n"
 	several  = "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n" +
 		"  openWhen: [{name: all, daemonSets: {namespaces: [kube-system], selector: {matchLabels: {wait: for}}}}]\n"
+	// ofPods waits for pods by their labels.
+	ofPods = "metadata: {name: agent}\nspec:\n  nodeSelector: {}\n  taint: {key: example.com/a, effect: NoSchedule}\n" +
+		"  openWhen: [{name: pods, pods: {namespace: kube-system, selector: {matchLabels: {app: agent}}}}]\n"
 	startup = "startup-taint.cluster-autoscaler.kubernetes.io/a"
 	status  = "status-taint.cluster-autoscaler.kubernetes.io/a"
 	// readinessKey is a key that Karpenter recognizes since version 1.13.
@@ -76,6 +79,10 @@ func daemon(name string, change ...func(*gate.DaemonSet)) gate.DaemonSet {
 
 func tolerating(tolerations ...corev1.Toleration) func(*gate.DaemonSet) {
 	return func(ds *gate.DaemonSet) { ds.Tolerations = tolerations }
+}
+
+func podLabel(k, v string) func(*gate.DaemonSet) {
+	return func(ds *gate.DaemonSet) { ds.PodLabels = labels.Set{k: v} }
 }
 
 // tolerant is a DaemonSet that tolerates only the taint of the gate agent.
@@ -338,15 +345,25 @@ var cases = map[string]ruleCases{
 	},
 	"daemon-does-not-tolerate": {
 		bad: map[string]*World{
-			"neither":              with([]string{agent("")}, daemonSets(daemon("agent", tolerating()))),
-			"one of several":       with([]string{several}, daemonSets(daemon("agent"), daemon("other", tolerating(), func(ds *gate.DaemonSet) { ds.Labels = labels.Set{"wait": "for"} }))),
-			"no alternative works": with([]string{anyOf("{name: a, daemonSet: {namespace: kube-system, name: agent}}, {name: b, daemonSet: {namespace: kube-system, name: none}}")}, daemonSets(daemon("agent", tolerating()))),
-			"only the first taint": with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"))))),
+			"neither":               with([]string{agent("")}, daemonSets(daemon("agent", tolerating()))),
+			"one of several":        with([]string{several}, daemonSets(daemon("agent"), daemon("other", tolerating(), func(ds *gate.DaemonSet) { ds.Labels = labels.Set{"wait": "for"} }))),
+			"no alternative works":  with([]string{anyOf("{name: a, daemonSet: {namespace: kube-system, name: agent}}, {name: b, daemonSet: {namespace: kube-system, name: none}}")}, daemonSets(daemon("agent", tolerating()))),
+			"only the first taint":  with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"))))),
+			"by the labels of pods": with([]string{ofPods}, daemonSets(daemon("agent", tolerating(), podLabel("app", "agent")))),
+			"by both": with([]string{strings.Replace(ofPods, "openWhen: [", "openWhen: [{name: agent, daemonSet: {namespace: kube-system, name: agent}}, ", 1)},
+				daemonSets(daemon("agent", tolerating(), podLabel("app", "agent")))),
 		},
 		good: map[string]*World{
-			"both":                 with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"), key("example.com/b"))))),
-			"not waited for":       with([]string{labelled}, daemonSets(daemon("agent", tolerating()))),
-			"an alternative works": with([]string{anyOf("{name: a, label: {key: l}}, {name: b, daemonSet: {namespace: kube-system, name: agent}}")}, daemonSets(daemon("agent", tolerating()))),
+			"pods that tolerate it":             with([]string{ofPods}, daemonSets(daemon("agent", podLabel("app", "agent")))),
+			"pods of which others tolerate it":  with([]string{ofPods}, daemonSets(daemon("agent", podLabel("app", "agent")), daemon("other", tolerating(), podLabel("app", "agent")))),
+			"other pods":                        with([]string{ofPods}, daemonSets(daemon("agent", tolerating(), podLabel("app", "other")))),
+			"pods of another namespace":         with([]string{ofPods}, daemonSets(daemon("agent", tolerating(), podLabel("app", "agent"), func(ds *gate.DaemonSet) { ds.Namespace = "other" }))),
+			"pods of one that is being deleted": with([]string{ofPods}, daemonSets(daemon("agent", tolerating(), podLabel("app", "agent"), func(ds *gate.DaemonSet) { ds.Deleting = true }))),
+			"an alternative to pods":            with([]string{anyOf("{name: a, label: {key: l}}, {name: b, pods: {namespace: kube-system, selector: {matchLabels: {app: agent}}}}")}, daemonSets(daemon("agent", tolerating(), podLabel("app", "agent")))),
+			"pods while it closes":              with([]string{strings.Replace(ofPods, "openWhen", "closeWhen", 1)}, daemonSets(daemon("agent", tolerating(), podLabel("app", "agent")))),
+			"both":                              with([]string{agent("  recloseTaint: {key: example.com/b, effect: NoSchedule}\n")}, daemonSets(daemon("agent", tolerating(key("example.com/a"), key("example.com/b"))))),
+			"not waited for":                    with([]string{labelled}, daemonSets(daemon("agent", tolerating()))),
+			"an alternative works":              with([]string{anyOf("{name: a, label: {key: l}}, {name: b, daemonSet: {namespace: kube-system, name: agent}}")}, daemonSets(daemon("agent", tolerating()))),
 		},
 	},
 	"daemon-without-probe": {
@@ -561,6 +578,7 @@ var cases = map[string]ruleCases{
 	"late-label": {
 		bad: map[string]*World{
 			"a role":                          with([]string{by("{matchLabels: {node-role.kubernetes.io/worker: ''}}")}),
+			"a protected label":               with([]string{by("{matchLabels: {node-restriction.kubernetes.io/pool: gpu}}")}),
 			"of a GPU":                        with([]string{by("{matchLabels: {nvidia.com/gpu.present: 'true'}}")}),
 			"excluded":                        with([]string{by("{matchExpressions: [{key: node-role.kubernetes.io/control-plane, operator: DoesNotExist}]}")}),
 			"written by the cloud controller": with([]string{inZone}, zoned("cloud-controller-manager")),

@@ -56,6 +56,7 @@ func (s *subject) contention() *metav1.Condition {
 // that set them later.
 var lateLabels = []struct{ prefix, by string }{
 	{"node-role.kubernetes.io/", "users and installers, because kubelets may not"},
+	{"node-restriction.kubernetes.io/", "users and controllers, because kubelets may not"},
 	{"topology.kubernetes.io/", "the cloud controller"},
 	{"failure-domain.beta.kubernetes.io/", "the cloud controller"},
 	{"node.kubernetes.io/instance-type", "the cloud controller"},
