@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // NewCommand returns the command 'convert'. program is the name of the program in the
@@ -132,17 +134,21 @@ func printGates(cmd *cobra.Command, args []string, run func(Source) *Result) err
 	return result.WriteYAML(cmd.OutOrStdout())
 }
 
+// readSource reads a file or standard input. Like kubectl, it reads UTF-16 with a byte order mark,
+// which programs on Windows write. A byte order mark is removed.
 func readSource(stdin io.Reader, path string) (Source, error) {
+	source := Source{Name: path}
+	var err error
 	if path == "-" {
-		data, err := io.ReadAll(stdin)
-		if err != nil {
+		source.Name = "stdin"
+		if source.Data, err = io.ReadAll(stdin); err != nil {
 			return Source{}, fmt.Errorf("reading standard input: %w", err)
 		}
-		return Source{Name: "stdin", Data: data}, nil
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
+	} else if source.Data, err = os.ReadFile(path); err != nil {
 		return Source{}, fmt.Errorf("reading the configuration: %w", err)
 	}
-	return Source{Name: path, Data: data}, nil
+	if source.Data, _, err = transform.Bytes(unicode.BOMOverride(transform.Nop), source.Data); err != nil {
+		return Source{}, fmt.Errorf("decoding %s from UTF-16: %w", source.Name, err)
+	}
+	return source, nil
 }
