@@ -290,11 +290,20 @@ func (f *Facts) awaitedStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 		switch {
 		case r.Unseen() && len(f.ReadErrors) > 0:
 			return unreadStep
+		case i == waiting && r.Reason == v1alpha1.ReadingDiffers && f.isExpression(g, i):
+			return f.expand(falseStep, e)
 		case i == waiting:
 			return f.expand(signalStep(g, &r), e)
 		}
 	}
 	return ""
+}
+
+// isExpression reports whether a signal of an openWhen gate is an expression, whose message does not
+// name what the node lacks.
+func (f *Facts) isExpression(g *gate.Gate, signal int) bool {
+	ng := f.Gates.Declared[g.Name]
+	return ng != nil && signal < len(ng.Spec.OpenWhen) && ng.Spec.OpenWhen[signal].Expression != ""
 }
 
 // signalStep returns what to do about a signal that keeps a gate closed.

@@ -56,6 +56,18 @@ spec:
 		labels:  map[string]string{"sysctl": "done"},
 	},
 	{
+		name: "expression", age: 3 * time.Minute,
+		gates: []string{`
+metadata: {name: agent}
+spec:
+  taint: {key: example.com/a, effect: NoSchedule}
+  openWhen:
+  - {name: sysctl, label: {key: sysctl}}
+  - {name: fit, expression: '"fit" in labels'}`},
+		records: map[string]string{"agent": clitest.Birth},
+		labels:  map[string]string{"sysctl": "done"},
+	},
+	{
 		name: "about-to-open", age: 3 * time.Minute,
 		gates:   []string{clitest.ByLabel("agent", "")},
 		records: map[string]string{"agent": clitest.Birth}, labels: map[string]string{"fit": ""},

@@ -100,6 +100,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 const (
 	unreadStep       = "the controller may be able to read what is unknown here: get permission to read it, and retry"
 	missingStep      = "find out why the node does not have what the message names, or not with the required value: check the program that sets it"
+	falseStep        = "find out why the expression is false for the node: compare the gate's spec with the Node (kubectl get node <node> -o yaml)"
 	tooBrieflyStep   = "wait: this resolves itself after forSeconds or minReadySeconds"
 	unknownStep      = "the status of the condition is Unknown, which neither opens nor closes a gate: check the program that sets it"
 	anyOfUnknownStep = "an alternative of anyOf is unknown, which neither opens nor closes a gate: the message has the reason for each"

@@ -96,7 +96,7 @@ func TestEveryReadingHasANextStep(t *testing.T) {
 		}
 	}
 	for reading, text := range map[string]string{
-		"Differs of a closeWhen gate": unknownStep, "NoneHolds of a closeWhen gate": anyOfUnknownStep,
+		"Differs of an expression": falseStep, "Differs of a closeWhen gate": unknownStep, "NoneHolds of a closeWhen gate": anyOfUnknownStep,
 		"Missing of a closeWhen gate (whenMissing: Holds)": holdsStep,
 	} {
 		if row := rows[reading]; !contains(row, text) {
