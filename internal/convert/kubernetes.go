@@ -43,6 +43,16 @@ func (f fields) at(key string) string {
 	return ""
 }
 
+// line returns the line of the first key, or 0.
+func (f fields) line() (first int) {
+	for _, v := range f {
+		if first == 0 || v.line < first {
+			first = v.line
+		}
+	}
+	return first
+}
+
 // within returns the fields of a nested mapping, or nil if a key is missing.
 func (f fields) within(keys ...string) fields {
 	for _, key := range keys {

@@ -29,12 +29,18 @@ func NodeReadinessRules(source Source) *Result {
 	r := readinessRules{newConverter(ruleTool, source)}
 	found := 0
 	for _, object := range r.objects(r.read(source.Data)) {
-		if object.at("kind") != ruleKind || !strings.HasPrefix(object.at("apiVersion"), ruleGroup) {
-			r.notef(object["kind"].line, "a %s is not a %s, and is ignored", object.at("kind"), ruleKind)
-			continue
+		kind, version := object.at("kind"), object.at("apiVersion")
+		switch {
+		case kind == "":
+			r.errorf(object.line(), "the object has no kind: if it is a %s, add its apiVersion and kind, otherwise remove it", ruleKind)
+		case kind != ruleKind:
+			r.notef(object["kind"].line, "a %s is not a %s, and is ignored", kind, ruleKind)
+		case !strings.HasPrefix(version, ruleGroup):
+			r.errorf(object["kind"].line, "the %s has the apiVersion %q instead of one that begins with %s: correct or remove it", ruleKind, version, ruleGroup)
+		default:
+			found++
+			r.rule(object)
 		}
-		found++
-		r.rule(object)
 	}
 	if found == 0 && r.errors() == 0 {
 		r.errorf(0, "the input has no %s", ruleKind)
@@ -110,6 +116,9 @@ func (r readinessRules) rule(object fields) {
 	if n := len(conditions); n > maxSignals && f.at("conditionPolicy") != policyAnyOf {
 		r.noteGate(g, f["conditions"].line, "the rule has %d conditions, but a gate can have %d signals: a signal covers several conditions, so that the "+
 			"gate still opens only while all of them are met; kubectl gate why then names the signal instead of the condition", n, maxSignals)
+	}
+	if deletion := object.within("metadata")["deletionTimestamp"]; deletion.Node != nil {
+		r.noteGate(g, deletion.line, "the rule is being deleted, so the node-readiness-controller no longer applies it, and removes its taint: remove the gate if the rule is not to be replaced")
 	}
 	if g.NodeGate.Name != name {
 		r.noteGate(g, line, "the rule %q becomes the gate %q, because a gate's name must be a DNS label", name, g.NodeGate.Name)

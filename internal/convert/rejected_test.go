@@ -172,7 +172,8 @@ spec:
 	checkRejections(t, NodeReadinessRules, ".yaml", map[string]rejection{
 		"nothing":         {"", 0, "the input is empty"},
 		"no rule":         {"kind: Pod\n", 0, "no NodeReadinessRule"},
-		"another group":   {rule("readiness.node.x-k8s.io", "example.com"), 0, "no NodeReadinessRule"},
+		"another group":   {rule("readiness.node.x-k8s.io", "example.com"), 2, `has the apiVersion "example.com/v1alpha1"`},
+		"no kind":         {rule("", "") + "---\n" + rule("kind: NodeReadinessRule\n", ""), 11, "has no kind"},
 		"no name":         {rule("name: a", "generateName: a"), 2, "no metadata.name"},
 		"unknown field":   {rule("  taint:", "  gracePeriod: 60s\n  taint:"), 7, `unknown key "gracePeriod"`},
 		"outside of spec": {rule("spec:", "conditions: []\nspec:"), 4, `unknown key "conditions"`},
