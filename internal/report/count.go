@@ -165,8 +165,10 @@ func (c *gateCount) node(n *Node, g *timeline.Gate, within time.Duration) {
 	}
 	if g.State == v1alpha1.StateClosed {
 		c.Closed++
-		if w := g.Waits(); w >= 0 && w < len(c.signals) {
-			c.signals[w].Waiting++
+		for _, w := range g.Awaited() {
+			if w < len(c.signals) {
+				c.signals[w].Waiting++
+			}
 		}
 		return
 	}

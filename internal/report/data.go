@@ -66,9 +66,11 @@ type rowGate struct {
 	Overridden bool            `json:"v,omitempty"`
 	Overdue    bool            `json:"x,omitempty"`
 	Blocked    string          `json:"w,omitempty"`
-	From       moment          `json:"c"`
-	Opened     moment          `json:"o"`
-	Signals    []rowSignal     `json:"q,omitempty"`
+	// Ignores is true if the gate's state does not depend on its signals.
+	Ignores bool        `json:"i,omitempty"`
+	From    moment      `json:"c"`
+	Opened  moment      `json:"o"`
+	Signals []rowSignal `json:"q,omitempty"`
 }
 
 type rowSignal struct {
@@ -161,7 +163,7 @@ func (d *pageData) row(n *Node, gates map[string]int, full bool) row {
 		closed := g.State == v1alpha1.StateClosed
 		out := rowGate{
 			Gate: gates[g.Gate], Closed: closed, Again: closed && closedAgain(n, g.Closed.At, g.Reason == v1alpha1.ReasonBirth), Reason: g.Reason, Soft: g.Soft,
-			Overridden: g.Overridden, Overdue: g.Overdue, Blocked: g.Blocked, From: rel.moment(g.Closed), Opened: rel.moment(g.Opened),
+			Overridden: g.Overridden, Overdue: g.Overdue, Blocked: g.Blocked, Ignores: closed && g.IgnoresSignals, From: rel.moment(g.Closed), Opened: rel.moment(g.Opened),
 		}
 		for j := range g.Signals {
 			if full {

@@ -131,7 +131,7 @@ func (f *fleet) node(i, stuck int) (gate.Facts, *gate.PodList) {
 		r := gate.Record{State: v1alpha1.StateOpen, Since: at.Add(time.Duration(f.IntN(900)) * time.Millisecond), Reason: v1alpha1.ReasonSignalsHold, Taint: taint, Source: "crd"}
 		if !holds {
 			r = gate.Record{State: v1alpha1.StateClosed, Reason: v1alpha1.ReasonBirth, Boot: "b", Taint: taint, Source: "crd"}
-			n.Taints = append(n.Taints, corev1.Taint{Key: r.Key(), Effect: r.RecordedTaint().Effect})
+			n.Taints = append(n.Taints, r.RecordedTaint().Core())
 		}
 		n.Records[name] = r.String()
 		return r.Since

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/timeline"
 )
 
@@ -52,10 +53,13 @@ type view struct {
 // heldNode is a held node with the gate that has held it longest.
 type heldNode struct {
 	*Node
-	Gate    *timeline.Gate
-	For     string
-	Waits   string
-	Message string
+	Gate *timeline.Gate
+	For  string
+	// Waits names the signals that the gate waits for.
+	Waits string
+	// Messages are those of these signals or, if no signal can open the gate at present, the
+	// reason why.
+	Messages []string
 }
 
 // WriteHTML writes the report as a self-contained HTML file.
@@ -91,20 +95,23 @@ func hash(text string) string {
 // held returns a held node with the gate that has held it longest and what this gate waits
 // for.
 func held(n *Node, now time.Time) heldNode {
-	h := heldNode{Node: n}
+	h := heldNode{Node: n, For: "unknown duration"}
 	for i := range n.Gates {
-		g := &n.Gates[i]
-		if !g.Holds() || h.Gate != nil && !longer(g.Closed, h.Gate.Closed) {
-			continue
+		if g := &n.Gates[i]; g.Holds() && (h.Gate == nil || longer(g.Closed, h.Gate.Closed)) {
+			h.Gate = g
 		}
-		h.Gate, h.Waits, h.Message, h.For = g, "", g.Blocked, "unknown duration"
-		if w := g.Waits(); w >= 0 {
-			h.Waits = g.Signals[w].Name
-			h.Message = g.Signals[w].Message
-		}
-		if g.Closed.Known() {
-			h.For = FormatSeconds(max(now.Sub(g.Closed.At), 0).Seconds()) // clocks may differ
-		}
+	}
+	var names []string
+	for _, w := range h.Gate.Awaited() {
+		names = append(names, h.Gate.Signals[w].Name)
+		h.Messages = append(h.Messages, h.Gate.Signals[w].Message)
+	}
+	h.Waits = printer.Enumerate(names, "and")
+	if h.Gate.Blocked != "" {
+		h.Messages = []string{h.Gate.Blocked}
+	}
+	if h.Gate.Closed.Known() {
+		h.For = FormatSeconds(max(now.Sub(h.Gate.Closed.At), 0).Seconds()) // clocks may differ
 	}
 	return h
 }

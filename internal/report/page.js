@@ -25,7 +25,7 @@
   // A moment is a number, a doubt, or a number and a doubt.
   const known = (m) => typeof m === 'number' ? m : null;
   const doubts = {
-    Pending: 'not yet', Untold: 'time unknown', AfterOpening: 'after the opening: interrupted, or not waited for',
+    Pending: 'not at present', Untold: 'time unknown', AfterOpening: 'after the opening: interrupted, or not waited for',
     Lost: 'held at the opening, not now', BeforeNode: 'before this Node was created', Again: 'not the first time', Joined: 'already open when the node became a member',
     NoGate: 'no gate is known to have held the node at its creation', Older: 'the node is older than the gate', Adopted: 'the node already carried the taint', Unread: 'unknown',
   };
@@ -96,19 +96,19 @@
     return 'pod ' + p.n + (steps.length ? ': ' + steps.join(', ') : '');
   };
 
-  const signalLane = (name, s, closed, now, scale) => {
+  const signalLane = (name, s, awaited, now, scale) => {
     const track = newTrack(), held = known(s.h), pod = s.p;
     const started = pod && pod.s !== undefined && (held === null || pod.s <= held) ? pod.s : 0;
     if (held !== null) {
       bar(track, 'pending', 0, started, scale);
       bar(track, 'waiting', started, held, scale);
       mark(track, held, scale);
-    } else if (closed && s.t) {
+    } else if (awaited && s.t) {
       bar(track, 'pending', 0, started, scale);
       bar(track, 'closed', started, now, scale);
     }
     const note = [s.m, podNote(pod, s.m)].filter(Boolean).join(' · ');
-    return lane(name, track, s.t === 'NotYet' && closed ? 'waiting' : describe(s.h), note);
+    return lane(name, track, s.t === 'NotYet' && awaited ? 'waiting' : describe(s.h), note);
   };
 
   const lanesOf = (n) => {
@@ -125,7 +125,7 @@
       const more = [g.y, g.x && 'overdue', g.v && 'manual override', g.e && 'PreferNoSchedule'].filter(Boolean).join(', ');
       box.append(el('h3', '', data.gates[g.g].n + ' ', el('span', '', state + (more ? ' (' + more + ')' : ''))));
       if (g.w) box.append(el('p', 'quiet', g.w));
-      (g.q || []).forEach((s, i) => box.append(signalLane(names[i] || '?', s, g.k, now, scale)));
+      (g.q || []).forEach((s, i) => box.append(signalLane(names[i] || '?', s, g.k && !g.i, now, scale)));
     }
     if (n.f) {
       const t = newTrack();

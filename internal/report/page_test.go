@@ -80,6 +80,19 @@ func mixedFleet() *report.Facts {
 	}
 }
 
+// blockedFleet has a node on which gate g waits for one of two signals, one on which it is paused in
+// the same state, and one that is not Ready.
+func blockedFleet() *report.Facts {
+	unready := node(doubt(timeline.Pending), moment(60), doubt(timeline.Lost), moment(100))
+	paused := waiting()
+	paused.Gates[0].IgnoresSignals, paused.Gates[0].Blocked = true, "the gate is paused"
+	f := &report.Facts{Time: now, Within: 24 * time.Hour, Nodes: []report.Node{waiting(), paused, unready}, Gates: signalGates()}
+	for i, name := range []string{"waits", "paused", "unready"} {
+		f.Nodes[i].Node = name
+	}
+	return f
+}
+
 func html(t testing.TB, f *report.Facts) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -103,6 +116,7 @@ func TestSamplePages(t *testing.T) {
 		"hostile": hostileFleet(),
 		"ahead":   aheadFleet(),
 		"mixed":   mixedFleet(),
+		"blocked": blockedFleet(),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name+".html"), html(t, f), 0o644); err != nil {
 			t.Fatal(err)

@@ -48,15 +48,17 @@ func node(ready, a, b, opened timeline.Moment) report.Node {
 	return report.Node{History: timeline.History{Node: "n", Created: born, Ready: ready, Gates: []timeline.Gate{g}, Opened: opened}}
 }
 
+// signalGates returns that gate.
+func signalGates() *gateset.Set {
+	return &gateset.Set{Gates: []gate.Gate{{Name: "g", Signals: []gate.NamedSignal{{Name: "a"}, {Name: "b"}}}}}
+}
+
 // of returns a report on nodes with that gate.
 func of(nodes ...report.Node) *report.Report {
 	for i := range nodes {
 		nodes[i].Node = fmt.Sprint("n", i)
 	}
-	return report.New(&report.Facts{
-		Time: now, Within: time.Hour, Nodes: nodes,
-		Gates: &gateset.Set{Gates: []gate.Gate{{Name: "g", Signals: []gate.NamedSignal{{Name: "a"}, {Name: "b"}}}}},
-	})
+	return report.New(&report.Facts{Time: now, Within: time.Hour, Nodes: nodes, Gates: signalGates()})
 }
 
 // The phases of a node cover the time from creation to opening without overlap.
@@ -108,6 +110,67 @@ func TestWaitingForUnknownSignals(t *testing.T) {
 	}
 	if text := r.Text(); !strings.Contains(text, "g/b") {
 		t.Errorf("the text does not say that the node waits for g/b:\n%s", text)
+	}
+}
+
+// waiting returns a node that gate g holds, which waits for both of its signals.
+func waiting() report.Node {
+	n := node(moment(40), doubt(timeline.Pending), doubt(timeline.Pending), doubt(timeline.Pending))
+	g := &n.Gates[0]
+	n.Held, g.State, g.Reason = true, v1alpha1.StateClosed, v1alpha1.ReasonBirth
+	for i, message := range []string{"pod a is not ready", "condition B does not match"} {
+		g.Signals[i].State, g.Signals[i].Message = "NotYet", message
+	}
+	return n
+}
+
+// page returns the page of a report, without its script and the data for it.
+func page(t *testing.T, r *report.Report) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := r.WriteHTML(&b); err != nil {
+		t.Fatal(err)
+	}
+	text, _, _ := strings.Cut(b.String(), "<script")
+	return text
+}
+
+// A node counts for all signals that it waits for.
+func TestWaitingForSeveralSignals(t *testing.T) {
+	r := of(waiting())
+	if a, b := r.Gates[0].Signals[0].Waiting, r.Gates[0].Signals[1].Waiting; a != 1 || b != 1 {
+		t.Errorf("%d and %d nodes wait for the signals, want 1 and 1", a, b)
+	}
+	if text := r.Text(); !strings.Contains(text, "g/a, g/b") {
+		t.Errorf("the text does not say that the node waits for both signals:\n%s", text)
+	}
+	for _, want := range []string{"waits for <b>a and b</b>", "<small>pod a is not ready</small><small>condition B does not match</small>"} {
+		if text := page(t, r); !strings.Contains(text, want) {
+			t.Errorf("the page does not contain %q", want)
+		}
+	}
+}
+
+// A gate that no signal can open at present shows the reason instead of the signals' messages. A
+// gate whose state does not depend on its signals waits for none of them.
+func TestBlockedGates(t *testing.T) {
+	n := waiting()
+	n.Gates[0].Blocked = "the node is unreachable"
+	r := of(n)
+	if text := page(t, r); !strings.Contains(text, "waits for <b>a and b</b>") || !strings.Contains(text, "<small>the node is unreachable</small>") || strings.Contains(text, "pod a") {
+		t.Error("the page does not say why no signal can open the gate, or advises about its signals nevertheless")
+	}
+	n = waiting()
+	n.Gates[0].Blocked, n.Gates[0].IgnoresSignals = "the gate is paused", true
+	r = of(n)
+	if s := r.Gates[0].Signals; s[0].Waiting != 0 || s[1].Waiting != 0 {
+		t.Errorf("%d and %d nodes wait for the signals of a paused gate", s[0].Waiting, s[1].Waiting)
+	}
+	if text := r.Text(); strings.Contains(text, "g/") {
+		t.Errorf("the text says that a node waits for signals of a paused gate:\n%s", text)
+	}
+	if text := page(t, r); strings.Contains(text, "waits for") || strings.Contains(text, "Waiting for") || !strings.Contains(text, "the gate is paused") {
+		t.Error("the page says that a node waits for signals of a paused gate, or not that the gate is paused")
 	}
 }
 

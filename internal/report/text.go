@@ -80,26 +80,35 @@ func writeNodes(b *strings.Builder, r *Report) {
 			rows.Add(n.Node, "open", after, "-")
 			continue
 		}
-		var waits []string
-		for j := range n.Gates {
-			if g := &n.Gates[j]; g.Holds() {
-				name := g.Gate
-				if w := g.Waits(); w >= 0 {
-					name += "/" + g.Signals[w].Name
-				}
-				waits = append(waits, name)
-			}
-		}
 		since := "-"
 		if at := n.HeldSince(); !at.IsZero() {
 			since = FormatSeconds(max(r.Time.Sub(at), 0).Seconds())
 		}
-		rows.Add(n.Node, "held", since, strings.Join(waits, ", "))
+		rows.Add(n.Node, "held", since, waitsFor(n))
 	}
 	rows.Flush()
 	if more := len(r.Nodes) - textNodes; more > 0 {
 		fmt.Fprintf(b, "And %d more: kubectl gate report -o html --output-file report.html\n", more)
 	}
+}
+
+// waitsFor returns the gates that hold a node, with the signals that they wait for.
+func waitsFor(n *Node) string {
+	var all []string
+	for i := range n.Gates {
+		g := &n.Gates[i]
+		if !g.Holds() {
+			continue
+		}
+		awaited := g.Awaited()
+		for _, s := range awaited {
+			all = append(all, g.Gate+"/"+g.Signals[s].Name)
+		}
+		if len(awaited) == 0 {
+			all = append(all, g.Gate)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // within returns a percentile, or "-" if there are no values.

@@ -115,6 +115,9 @@ type Gate struct {
 	Overdue bool `json:"overdue,omitempty"`
 	// Blocked is the reason why no signal can open the closed gate at present.
 	Blocked string `json:"blocked,omitempty"`
+	// IgnoresSignals is true if the gate's state does not depend on its signals: the gate is
+	// paused, or a manual override determines its state.
+	IgnoresSignals bool `json:"-"`
 	// Closed is when the gate closed. For an open gate this is not recorded: it is the
 	// Node's creation if the gate is older than the node and has opened once, the adoption
 	// if an override opened an adopted taint's gate, and unknown otherwise.
@@ -176,17 +179,22 @@ func (l *History) HeldSinceCreation() bool {
 // PreferNoSchedule does not.
 func (g *Gate) Holds() bool { return g.State == v1alpha1.StateClosed && !g.Soft }
 
-// Waits returns the index of the first signal that the closed gate waits for, in the order
-// of the spec. It is -1 if there is none.
-func (g *Gate) Waits() int {
-	if g.State != v1alpha1.StateClosed {
-		return -1
+// Awaited returns the indexes of the signals that the closed gate waits for, in the order of the
+// spec.
+func (g *Gate) Awaited() (signals []int) {
+	if g.State != v1alpha1.StateClosed || g.IgnoresSignals {
+		return nil
 	}
 	all := gate.Holds
 	for i := range g.Signals {
 		all = all.And(gate.ParseState(g.Signals[i].State))
 	}
-	return slices.IndexFunc(g.Signals, func(s Signal) bool { return gate.ParseState(s.State).IsAwaited(g.CloseWhen, all) })
+	for i := range g.Signals {
+		if gate.ParseState(g.Signals[i].State).IsAwaited(g.CloseWhen, all) {
+			signals = append(signals, i)
+		}
+	}
+	return signals
 }
 
 // Last returns the index of the signal that held last before the gate opened, and for how

@@ -3,6 +3,7 @@
 package timeline_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -47,25 +48,25 @@ func TestLast(t *testing.T) {
 	}
 }
 
-// A closed openWhen gate waits for the first signal that does not hold, and a closeWhen
-// gate for the first one that is unknown or, if all hold, for the first of them. If one does not
-// hold, something else keeps it closed.
-func TestWaits(t *testing.T) {
+// A closed openWhen gate waits for the signals that do not hold, and a closeWhen gate for those that
+// are unknown or, if all hold, for all of them. If one does not hold, something else keeps it closed.
+func TestAwaited(t *testing.T) {
 	signals := []timeline.Signal{{State: "Holds"}, {State: "Unknown"}, {State: "NotYet"}}
 	for _, c := range []struct {
 		gate timeline.Gate
-		want int
+		want []int
 	}{
-		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals}, 1},
-		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals[:1]}, -1},
-		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals}, -1},
-		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals[:2]}, 1},
-		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals[:1]}, 0},
-		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true}, -1},
-		{timeline.Gate{State: v1alpha1.StateOpen, Signals: signals}, -1},
+		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals}, []int{1, 2}},
+		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals[:1]}, nil},
+		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals}, nil},
+		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals[:2]}, []int{1}},
+		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: signals[:1]}, []int{0}},
+		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true}, nil},
+		{timeline.Gate{State: v1alpha1.StateOpen, Signals: signals}, nil},
+		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals, IgnoresSignals: true}, nil},
 	} {
-		if got := c.gate.Waits(); got != c.want {
-			t.Errorf("%+v: Waits returned %d, want %d", c.gate, got, c.want)
+		if got := c.gate.Awaited(); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: Awaited returned %d, want %d", c.gate, got, c.want)
 		}
 	}
 }

@@ -80,7 +80,7 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 	}
 	out := Gate{
 		Gate: v.Gate, Unknown: g == nil, State: v.Before, Reason: r.Reason, CloseWhen: g != nil && g.CloseWhen,
-		Soft: strings.HasSuffix(r.Taint, ":"+string(corev1.TaintEffectPreferNoSchedule)), Overdue: v.Overdue,
+		Soft: strings.HasSuffix(r.Taint, ":"+string(corev1.TaintEffectPreferNoSchedule)), Overdue: v.Overdue, IgnoresSignals: v.Readings == nil || v.Blocked == v1alpha1.ReadingOverridden,
 	}
 	if r.Override != "" {
 		out.State, out.Reason, out.Overridden = r.Effective(), v1alpha1.ReasonOverridden, true

@@ -31,9 +31,15 @@ func at(seconds int) time.Time { return born.Add(time.Duration(seconds) * time.S
 type world struct {
 	gates   []string
 	younger bool // the gates were created a minute after the node, and not before it
-	records map[string]string
-	shadow  map[string]string
-	labels  map[string]string
+	// shutdown means that the node has announced its shutdown.
+	shutdown bool
+	// rejected means that the gates are not in force.
+	rejected bool
+	records  map[string]string
+	shadow   map[string]string
+	// overrides are the annotations that request overrides, by gate.
+	overrides map[string]string
+	labels    map[string]string
 	// conditions are the seconds after the node's creation at which conditions became
 	// True. The default of Ready is 40. Conditions with negative values are not True.
 	conditions map[string]int
@@ -270,6 +276,32 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+// A closed gate waits for its signals also if it is not in force or the node is unreachable, but not
+// if a mode or an override determines its state.
+func TestGatesThatIgnoreTheirSignals(t *testing.T) {
+	overridden := strings.TrimSuffix(opened, "}") + `,"override":"Closed","overrideSince":"2026-03-01T03:05:00Z"}`
+	override := map[string]string{"a": `{"state":"Closed","until":"2026-03-01T05:00:00Z","reason":"r","uid":"uid"}`}
+	for _, c := range []struct {
+		name string
+		world
+		awaits  int
+		blocked bool
+	}{
+		{"enforced", world{gates: []string{byLabel("")}, records: map[string]string{"a": closed}}, 1, false},
+		{"rejected", world{gates: []string{byLabel("")}, records: map[string]string{"a": closed}, rejected: true}, 1, false},
+		{"shutting down", world{gates: []string{byLabel("")}, records: map[string]string{"a": closed}, shutdown: true}, 1, true},
+		{"paused", world{gates: []string{byLabel("mode: Paused")}, records: map[string]string{"a": closed}}, 0, true},
+		{"overridden", world{gates: []string{byLabel("")}, records: map[string]string{"a": overridden}, overrides: override}, 0, true},
+		{"closed and overridden", world{gates: []string{byLabel("")}, records: map[string]string{"a": closed}, overrides: override}, 0, true},
+	} {
+		c.taints = []string{"example.com/a"}
+		g := c.trace(t).Gates[0]
+		if !g.Holds() || len(g.Signals) != 1 || len(g.Awaited()) != c.awaits || g.Blocked != "" != c.blocked {
+			t.Errorf("%s: the gate waits for %d of %d signals, blocked: %q; want %d", c.name, len(g.Awaited()), len(g.Signals), g.Blocked, c.awaits)
+		}
+	}
+}
+
 func (w *world) trace(t *testing.T) timeline.History {
 	t.Helper()
 	var gates []gate.Gate
@@ -285,10 +317,10 @@ func (w *world) trace(t *testing.T) timeline.History {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.Accepted = true
+		g.Accepted = !w.rejected
 		gates = append(gates, g)
 	}
-	n := gate.Node{Name: "n1", UID: "uid", BootID: "b", Created: born, Labels: w.labels, Records: w.records}
+	n := gate.Node{Name: "n1", UID: "uid", BootID: "b", Created: born, Labels: w.labels, Records: w.records, Overrides: w.overrides, ShuttingDown: w.shutdown}
 	for _, key := range w.taints {
 		key, effect, _ := strings.Cut(key, ":")
 		n.Taints = append(n.Taints, corev1.Taint{Key: key, Effect: cmp.Or(corev1.TaintEffect(effect), corev1.TaintEffectNoSchedule)})

@@ -63,3 +63,33 @@ const rowsOf = `(async (gate, state) => {
 		return row.querySelector('.name').textContent + ': ' + [took.firstChild.textContent, small.textContent, bars].filter(Boolean).join(', ');
 	});
 })('%s', '%s')`
+
+// The details of a node show the signals that its gate waits for. If the gate's state does not
+// depend on them, it waits for none. An event may have happened before, so it is not "not yet".
+func TestLanesOfANode(t *testing.T) {
+	b := open(t, "blocked", screensOf[0], true)
+	got := ask[[]string](b, lanesOf)
+	want := []string{
+		"paused: node ready 40s, startup; a not at present; b not at present",
+		"waits: node ready 40s, startup; a waiting, closed; b waiting, closed",
+		"unready: node ready not at present; a 1m 00s, waiting; b held at the opening, not now",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n %s, want\n %s", strings.Join(got, "\n "), strings.Join(want, "\n "))
+	}
+	b.screenshot("blocked", true)
+	b.clean()
+}
+
+// lanesOf opens all rows, and returns for each the name of its node and its lanes: their labels,
+// values, and the parts of their bars.
+const lanesOf = `(async () => {
+	const rows = [...document.querySelectorAll('#rows > li')];
+	const all = Promise.all(rows.map((row) => new Promise((open) => row.firstChild.addEventListener('toggle', open))));
+	rows.forEach((row) => { row.firstChild.open = true });
+	await all;
+	return rows.map((row) => row.querySelector('.name').textContent + ': ' + [...row.querySelectorAll('.lane')].map((lane) => {
+		const bars = [...lane.querySelectorAll('.track i:not(.mark)')].map((i) => i.className).join(' ');
+		return [lane.querySelector('.label').textContent + ' ' + lane.querySelector('.value').textContent, bars].filter(Boolean).join(', ');
+	}).join('; '));
+})()`
