@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/timeline"
 )
@@ -28,7 +29,7 @@ var (
 	pageJS string
 
 	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"took": FormatSeconds, "count": thousands, "share": share, "percent": percent, "shade": shade, "phase": phaseName, "named": named,
+		"took": FormatSeconds, "count": thousands, "counted": counted, "share": share, "percent": percent, "shade": shade, "phase": phaseName, "named": named,
 	}).Parse(pageHTML))
 )
 
@@ -60,6 +61,10 @@ type heldNode struct {
 	// Messages are those of these signals or, if no signal can open the gate at present, the
 	// reason why.
 	Messages []string
+	// Others names the other gates that hold the node.
+	Others string
+	// Overdue is true if one of the gates that hold the node is past its deadline.
+	Overdue bool
 }
 
 // WriteHTML writes the report as a self-contained HTML file.
@@ -101,19 +106,52 @@ func held(n *Node, now time.Time) heldNode {
 			h.Gate = g
 		}
 	}
-	var names []string
-	for _, w := range h.Gate.Awaited() {
-		names = append(names, h.Gate.Signals[w].Name)
-		h.Messages = append(h.Messages, h.Gate.Signals[w].Message)
-	}
-	h.Waits = printer.Enumerate(names, "and")
-	if h.Gate.Blocked != "" {
-		h.Messages = []string{h.Gate.Blocked}
-	}
+	h.Waits, h.Messages = awaits(h.Gate)
+	h.Others, h.Overdue = others(n, h.Gate)
 	if h.Gate.Closed.Known() {
 		h.For = FormatSeconds(max(now.Sub(h.Gate.Closed.At), 0).Seconds()) // clocks may differ
 	}
 	return h
+}
+
+// awaits returns the names of the signals that a gate waits for, and the messages about it.
+func awaits(g *timeline.Gate) (string, []string) {
+	var names, messages []string
+	for _, w := range g.Awaited() {
+		names = append(names, g.Signals[w].Name)
+		messages = append(messages, g.Signals[w].Message)
+	}
+	for _, w := range g.MayAwait() {
+		messages = append(messages, g.Signals[w].Message)
+	}
+	switch {
+	case g.Blocked != "":
+		messages = []string{g.Blocked}
+	case g.Unknown:
+		messages = []string{"there is no NodeGate of this name: it was deleted, or the gate is declared in a file"}
+	}
+	return printer.Enumerate(names, "and"), messages
+}
+
+// others returns the names of the other gates that hold a node, and whether any of the gates that
+// hold it is overdue.
+func others(n *Node, except *timeline.Gate) (names string, overdue bool) {
+	var all []string
+	for i := range n.Gates {
+		g := &n.Gates[i]
+		if !g.Holds() {
+			continue
+		}
+		overdue = overdue || g.Overdue
+		switch {
+		case g == except:
+		case g.Overdue:
+			all = append(all, g.Gate+" (overdue)")
+		default:
+			all = append(all, g.Gate)
+		}
+	}
+	return printer.Enumerate(all, "and"), overdue
 }
 
 // longer reports whether a gate that closed at a is known to have been closed for longer
@@ -128,22 +166,48 @@ func (v *view) HeldMore() int { return max(v.Fleet.Held-len(v.Held), 0) }
 // awaited is a signal that nodes wait for.
 type awaited struct {
 	Gate, Signal string
+	CloseWhen    bool
 	Nodes        int
 }
 
-// Awaited returns the signals that most nodes wait for.
-func (v *view) Awaited() []awaited {
+// maxAwaited is the maximum number of signals in the summary.
+const maxAwaited = 4
+
+// allAwaited returns the signals that held nodes wait for, those of most nodes first.
+func (v *view) allAwaited() []awaited {
 	var all []awaited
 	for i := range v.Gates {
-		for _, s := range v.Gates[i].Signals {
+		g := &v.Gates[i]
+		if gate.IsSoft(g.Taint) {
+			continue // it holds no node
+		}
+		for _, s := range g.Signals {
 			if s.Waiting > 0 {
-				all = append(all, awaited{v.Gates[i].Gate, s.Name, s.Waiting})
+				all = append(all, awaited{g.Gate, s.Name, g.CloseWhen, s.Waiting})
 			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b awaited) int { return cmp.Compare(b.Nodes, a.Nodes) })
-	return all[:min(len(all), 4)]
+	return all
 }
+
+// Awaited returns the signals that most held nodes wait for.
+func (v *view) Awaited() []awaited {
+	all := v.allAwaited()
+	return all[:min(len(all), maxAwaited)]
+}
+
+// AwaitedMore returns the number of signals that held nodes wait for and that are not in Awaited.
+func (v *view) AwaitedMore() int { return max(len(v.allAwaited())-maxAwaited, 0) }
+
+// maxUnread is the maximum number of read errors in the summary.
+const maxUnread = 3
+
+// FirstUnread returns the first read errors.
+func (v *view) FirstUnread() []string { return v.Unread[:min(len(v.Unread), maxUnread)] }
+
+// UnreadMore returns the number of read errors that are not in FirstUnread.
+func (v *view) UnreadMore() int { return max(len(v.Unread)-maxUnread, 0) }
 
 // WorstGates returns the gates, those with the most problems first.
 func (v *view) WorstGates() []Gate {
@@ -161,6 +225,15 @@ func thousands(n int) string {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits
+}
+
+// counted returns a number with thousands separators, followed by a noun, which gets the plural s
+// if needed.
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return thousands(n) + " " + noun + "s"
 }
 
 // groupsView is the view of pools or of zones.

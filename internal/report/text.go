@@ -100,13 +100,17 @@ func waitsFor(n *Node) string {
 		if !g.Holds() {
 			continue
 		}
-		awaited := g.Awaited()
-		for _, s := range awaited {
-			all = append(all, g.Gate+"/"+g.Signals[s].Name)
+		names := make([]string, 0, len(g.Signals))
+		for _, w := range g.Awaited() {
+			names = append(names, g.Gate+"/"+g.Signals[w].Name)
 		}
-		if len(awaited) == 0 {
-			all = append(all, g.Gate)
+		for _, w := range g.MayAwait() {
+			names = append(names, g.Gate+"/"+g.Signals[w].Name+" (unknown)")
 		}
+		if len(names) == 0 {
+			names = append(names, g.Gate)
+		}
+		all = append(all, names...)
 	}
 	return strings.Join(all, ", ")
 }

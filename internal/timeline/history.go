@@ -181,7 +181,19 @@ func (g *Gate) Holds() bool { return g.State == v1alpha1.StateClosed && !g.Soft 
 
 // Awaited returns the indexes of the signals that the closed gate waits for, in the order of the
 // spec.
-func (g *Gate) Awaited() (signals []int) {
+func (g *Gate) Awaited() []int {
+	return g.signals(func(s *Signal, awaited bool) bool { return awaited && s.Held.Doubt != Unread })
+}
+
+// MayAwait returns the indexes of the signals of which it is unknown whether the closed gate waits
+// for them, because something could not be read.
+func (g *Gate) MayAwait() []int {
+	return g.signals(func(s *Signal, _ bool) bool { return s.Held.Doubt == Unread })
+}
+
+// signals returns the indexes of the wanted signals if the state of the gate is closed and depends on
+// them. awaited reports whether the gate waits for a signal in its state.
+func (g *Gate) signals(wanted func(s *Signal, awaited bool) bool) (signals []int) {
 	if g.State != v1alpha1.StateClosed || g.IgnoresSignals {
 		return nil
 	}
@@ -190,7 +202,8 @@ func (g *Gate) Awaited() (signals []int) {
 		all = all.And(gate.ParseState(g.Signals[i].State))
 	}
 	for i := range g.Signals {
-		if gate.ParseState(g.Signals[i].State).IsAwaited(g.CloseWhen, all) {
+		s := &g.Signals[i]
+		if wanted(s, gate.ParseState(s.State).IsAwaited(g.CloseWhen, all)) {
 			signals = append(signals, i)
 		}
 	}

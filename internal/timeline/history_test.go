@@ -50,8 +50,10 @@ func TestLast(t *testing.T) {
 
 // A closed openWhen gate waits for the signals that do not hold, and a closeWhen gate for those that
 // are unknown or, if all hold, for all of them. If one does not hold, something else keeps it closed.
+// A signal that could not be read is not known to be awaited.
 func TestAwaited(t *testing.T) {
 	signals := []timeline.Signal{{State: "Holds"}, {State: "Unknown"}, {State: "NotYet"}}
+	unread := []timeline.Signal{{State: "Unknown", Held: timeline.Moment{Doubt: timeline.Unread}}, {State: "NotYet"}}
 	for _, c := range []struct {
 		gate timeline.Gate
 		want []int
@@ -64,10 +66,15 @@ func TestAwaited(t *testing.T) {
 		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true}, nil},
 		{timeline.Gate{State: v1alpha1.StateOpen, Signals: signals}, nil},
 		{timeline.Gate{State: v1alpha1.StateClosed, Signals: signals, IgnoresSignals: true}, nil},
+		{timeline.Gate{State: v1alpha1.StateClosed, Signals: unread}, []int{1}},
+		{timeline.Gate{State: v1alpha1.StateClosed, CloseWhen: true, Signals: unread[:1]}, nil},
 	} {
 		if got := c.gate.Awaited(); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: Awaited returned %d, want %d", c.gate, got, c.want)
 		}
+	}
+	if g := (&timeline.Gate{State: v1alpha1.StateClosed, Signals: unread}); !slices.Equal(g.MayAwait(), []int{0}) {
+		t.Errorf("MayAwait returned %d, want the unread signal", g.MayAwait())
 	}
 }
 

@@ -267,7 +267,7 @@ func (c *chart) gateSummary(g *Gate, now time.Time) string {
 		more += ", overdue"
 	}
 	if g.Unknown {
-		more += ", NodeGate does not exist"
+		more += ", no NodeGate: deleted, or declared in a file"
 	}
 	return text + " (" + more + ")"
 }

@@ -185,6 +185,9 @@ func (t *tracer) signals(out *Gate, r *gate.Record, g *gate.Gate, v *gate.Verdic
 	all := make([]Signal, 0, len(readings))
 	for i, is := range readings {
 		s := Signal{Name: g.Signals[i].Name, State: is.State.String(), Message: is.Message(), Held: t.held(out, is)}
+		if is.Unseen() && is.Reason == v1alpha1.ReadingNotObserved {
+			s.Message = is.Subject + " is unknown" // it was not read, and not only not observed yet
+		}
 		s.Pod = t.pod(g.Signals[i].Signal, &is)
 		all = append(all, s)
 	}
