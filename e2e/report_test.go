@@ -53,7 +53,7 @@ func TestTimelineAndReport(t *testing.T) {
 	if r.Fleet.Nodes != 2 || r.Fleet.Held != 1 || r.Fleet.Opened.Count != 1 || r.Nodes[0].Node != "n2" || len(r.Unread) > 0 {
 		t.Errorf("the report has fleet %+v, nodes %+v, unread %v", r.Fleet, r.Nodes, r.Unread)
 	}
-	e.tells(e.ask(admin, "report"), 0, "1 of 2 nodes are held", "agent/")
+	e.tells(e.ask(admin, "report"), 0, "1 of 2 nodes is held", "agent/")
 	file := filepath.Join(t.TempDir(), "report.html")
 	e.tells(e.ask(admin, "report", "-o", "html", "--output-file", file), 0)
 	page, err := os.ReadFile(file)

@@ -47,8 +47,8 @@ type view struct {
 	Data   *pageData
 	// Held are the nodes that have been held longest.
 	Held []heldNode
-	// Slowest are the nodes that took longest to open, for browsers without scripts.
-	Slowest []Node
+	// First are the first nodes, for browsers without scripts.
+	First []Node
 }
 
 // heldNode is a held node with the gate that has held it longest.
@@ -74,16 +74,11 @@ func (r *Report) WriteHTML(out io.Writer) error {
 		return err
 	}
 	v := &view{
-		Report: r, CSS: template.CSS(pageCSS), Script: template.JS(pageJS), Data: data,
+		Report: r, CSS: template.CSS(pageCSS), Script: template.JS(pageJS), Data: data, First: r.Nodes[:min(len(r.Nodes), 8*firstRows)],
 		Policy: fmt.Sprintf("default-src 'none'; style-src %s; script-src %s; base-uri 'none'; form-action 'none'", hash(pageCSS), hash(pageJS)),
 	}
-	for i := range r.Nodes {
-		switch n := &r.Nodes[i]; {
-		case n.Held && len(v.Held) < firstRows:
-			v.Held = append(v.Held, held(n, r.Time))
-		case !n.Held && n.Opened.Known() && len(v.Slowest) < 8*firstRows:
-			v.Slowest = append(v.Slowest, *n)
-		}
+	for i := range min(r.Fleet.Held, firstRows) { // held nodes come first
+		v.Held = append(v.Held, held(&r.Nodes[i], r.Time))
 	}
 	if err := pageTemplate.Execute(out, v); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
@@ -112,6 +107,17 @@ func held(n *Node, now time.Time) heldNode {
 		h.For = FormatSeconds(max(now.Sub(h.Gate.Closed.At), 0).Seconds()) // clocks may differ
 	}
 	return h
+}
+
+// TimeToOpen returns the time that a node took to open or, if it is held, for which it has been held.
+func (v *view) TimeToOpen(n Node) string {
+	if n.Held {
+		return "held " + held(&n, v.Time).For
+	}
+	if took, known := n.Opened.After(n.Created); known {
+		return FormatSeconds(took.Seconds())
+	}
+	return "–"
 }
 
 // awaits returns the names of the signals that a gate waits for, and the messages about it.
@@ -216,6 +222,18 @@ func (v *view) WorstGates() []Gate {
 		return cmp.Or(cmp.Compare(b.Overdue, a.Overdue), cmp.Compare(b.Closed, a.Closed), cmp.Compare(b.Opened.P90, a.Opened.P90))
 	})
 	return all
+}
+
+// Headline returns how many nodes are held.
+func (r *Report) Headline() string {
+	if r.Fleet.Nodes == 0 {
+		return "There are no nodes"
+	}
+	verb := printer.IsAre(r.Fleet.Held)
+	if r.Fleet.Nodes == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%s of %s %s held", thousands(r.Fleet.Held), counted(r.Fleet.Nodes, "node"), verb)
 }
 
 // thousands formats a number with thousands separators.

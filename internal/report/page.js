@@ -163,8 +163,8 @@
     byID('rows').append(...found.slice(begin, shown).map((n) => rowOf(n, gate, scale)));
     byID('more').hidden = shown >= found.length;
     const count = (n) => n.toLocaleString('en');
-    byID('found').textContent = found.length === 0 ? 'No nodes match.' :
-      (found.length === data.nodes.length ? '' : count(found.length) + ' of ') + count(data.nodes.length) + ' nodes' + (shown < found.length ? ', first ' + count(shown) + ' shown' : '');
+    byID('found').textContent = data.nodes.length === 0 ? 'There are no nodes.' : found.length === 0 ? 'No nodes match.' :
+      (found.length === data.nodes.length ? '' : count(found.length) + ' of ') + count(data.nodes.length) + (data.nodes.length === 1 ? ' node' : ' nodes') + (shown < found.length ? ', first ' + count(shown) + ' shown' : '');
   };
   const choice = (id) => byID(id).value === '' ? null : Number(byID(id).value);
   const draw = () => {

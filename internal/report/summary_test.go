@@ -38,6 +38,24 @@ func states(t *testing.T, text string, wanted, unwanted []string) {
 	}
 }
 
+func TestHeadline(t *testing.T) {
+	for _, c := range []struct {
+		held, nodes int
+		want        string
+	}{
+		{0, 0, "There are no nodes"}, {0, 1, "0 of 1 node is held"}, {1, 1, "1 of 1 node is held"}, {0, 2, "0 of 2 nodes are held"},
+		{1, 2, "1 of 2 nodes is held"}, {2, 2, "2 of 2 nodes are held"}, {1000, 12345, "1,000 of 12,345 nodes are held"},
+	} {
+		r := report.Report{Fleet: report.Group{Held: c.held, Nodes: c.nodes}}
+		if got := r.Headline(); got != c.want {
+			t.Errorf("%d of %d: %q, want %q", c.held, c.nodes, got, c.want)
+		}
+		if overdue := strings.Contains(r.Text(), "overdue"); overdue != (c.held > 0) || !strings.HasPrefix(r.Text(), c.want) {
+			t.Errorf("%d of %d: the text begins with %.60q", c.held, c.nodes, r.Text())
+		}
+	}
+}
+
 // If something could not be read, the page says so first, and does not give the all-clear.
 func TestSummaryOfAnIncompleteReport(t *testing.T) {
 	r := of(node(moment(40), moment(60), moment(90), moment(100)))

@@ -16,7 +16,11 @@ const textNodes = 5
 // Text returns a short version of the report as human-readable text.
 func (r *Report) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d of %d nodes are held, %d of them overdue.\n", r.Fleet.Held, r.Fleet.Nodes, r.Overdue)
+	b.WriteString(r.Headline())
+	if r.Fleet.Held > 0 {
+		fmt.Fprintf(&b, ", %s of them overdue", thousands(r.Overdue))
+	}
+	b.WriteString(".\n")
 	if s := r.Fleet.Opened; s.Count > 0 {
 		fmt.Fprintf(&b, "Time from creation to opening of %s: 50%% within %s, 90%% within %s, 99%% within %s, 100%% within %s.\n",
 			printer.Count(s.Count, "node"), FormatSeconds(s.P50), FormatSeconds(s.P90), FormatSeconds(s.P99), FormatSeconds(s.Max))

@@ -324,7 +324,7 @@ func TestWithoutScripts(t *testing.T) {
 	b := open(t, "fleet", screensOf[0], false)
 	var text string
 	b.do(chromedp.Text("body", &text, chromedp.ByQuery))
-	for _, want := range []string{"nodes are held", "Longest held", "Time from creation to opening", "The slowest nodes to open", "gpu-a100"} {
+	for _, want := range []string{"nodes are held", "Longest held", "Time from creation to opening", "The first 48 of 5,000 nodes", "held 27m 44s", "52m 27s", "gpu-a100"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not contain %q", want)
 		}
@@ -341,6 +341,24 @@ func TestPrint(t *testing.T) {
 	}
 	b.screenshot("print", true)
 	b.clean()
+}
+
+// The print version is dark on white, also if the page or the system has a dark theme: browsers print
+// no backgrounds.
+func TestPrintOfADarkPage(t *testing.T) {
+	for _, theme := range []string{"dark", "system"} {
+		b := open(t, "fleet", screensOf[0], true)
+		b.do(chromedp.Evaluate(fmt.Sprintf(`document.documentElement.dataset.theme = '%s'`, theme), nil),
+			emulation.SetEmulatedMedia().WithMedia("print").WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}))
+		b.accessible()
+		for _, e := range []string{"h1", ".card h3", ".held .name", "summary .name", "td"} {
+			if color := ask[string](b, fmt.Sprintf(`getComputedStyle(document.querySelector('%s')).color`, e)); color != "rgb(23, 32, 44)" {
+				t.Errorf("theme %s: %s is printed in %s", theme, e, color)
+			}
+		}
+		b.screenshot("print-"+theme, false)
+		b.clean()
+	}
 }
 
 // The accessibility checks detect defects.
