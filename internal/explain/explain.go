@@ -292,6 +292,8 @@ func (f *Facts) awaitedStep(v *gate.Verdict, g *gate.Gate, e *Gate) string {
 			return unreadStep
 		case i == waiting && r.Reason == v1alpha1.ReadingDiffers && f.isExpression(g, i):
 			return f.expand(falseStep, e)
+		case i == waiting && r.Reason == v1alpha1.ReadingPodMissing:
+			return f.missingPodStep(&r)
 		case i == waiting:
 			return f.expand(signalStep(g, &r), e)
 		}

@@ -33,6 +33,7 @@ var situations = []struct {
 	conditions []gate.Condition
 	groups     map[string]gate.Group
 	pods       map[gate.PodQuery][]gate.Pod
+	daemonSets []gate.DaemonSet
 	// bare nodes do not carry the taints of their records.
 	bare bool
 	age  time.Duration
@@ -201,6 +202,15 @@ spec:
 		pods:    map[gate.PodQuery][]gate.Pod{{Namespace: "preflight", Selector: "app=preflight", Runs: true}: {}},
 	},
 	{
+		name: "daemon-kept-away", age: 3 * time.Minute,
+		gates: []string{
+			clitest.ByLabel("network", ""), waitsForAgent,
+		},
+		records:    map[string]string{"network": clitest.Birth, "storage": strings.Replace(clitest.Birth, "example.com/a", "example.com/b", 1)},
+		daemonSets: []gate.DaemonSet{daemonOfAgent("example.com/b")},
+		pods:       map[gate.PodQuery][]gate.Pod{daemonOfAgent().Pods: {}},
+	},
+	{
 		name: "group-incomplete", age: 3 * time.Minute,
 		gates: []string{
 			clitest.ByLabel("waits", ofFour), clitest.ByLabel("lacks", ofFour+"\n  nodeSelector: {matchLabels: {rack: r1}}\n  deadline: {readySeconds: 600}"),
@@ -277,7 +287,7 @@ func TestExplanation(t *testing.T) {
 				}
 			}
 			n.Conditions = append(c.conditions, gate.Condition{Type: string(corev1.NodeReady), Status: c.ready, Transition: clitest.Now.Add(-c.age / 2)})
-			f.Node = gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{Observed: map[string]bool{"kube-system": true}}}
+			f.Node = gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{Items: c.daemonSets, Observed: map[string]bool{"kube-system": true}}}
 			f.Node.Groups, f.Node.Pods = c.groups, c.pods
 			f.Decision = f.Gates.Decide(&f.Node, f.Now)
 			e := explain.Of(f)

@@ -100,6 +100,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 const (
 	unreadStep       = "the controller may be able to read what is unknown here: get permission to read it, and retry"
 	missingStep      = "find out why the node does not have what the message names, or not with the required value: check the program that sets it"
+	untoleratedStep  = "the DaemonSet does not tolerate the taint %s%s, so it has no pod on the node until this taint is removed: wait, or add the toleration if its daemon must run before"
 	falseStep        = "find out why the expression is false for the node: compare the gate's spec with the Node (kubectl get node <node> -o yaml)"
 	tooBrieflyStep   = "wait: this resolves itself after forSeconds or minReadySeconds"
 	unknownStep      = "the status of the condition is Unknown, which neither opens nor closes a gate: check the program that sets it"

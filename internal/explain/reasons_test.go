@@ -95,7 +95,9 @@ func TestEveryReadingHasANextStep(t *testing.T) {
 			t.Errorf("%s: the runbook has %q, want %q", value, rows[value], text)
 		}
 	}
+	untolerated := strings.Replace(untoleratedStep, "%s%s", "<taint> of gate <gate>", 1)
 	for reading, text := range map[string]string{
+		"PodMissing on a node with a taint that the DaemonSet does not tolerate": untolerated,
 		"Differs of an expression": falseStep, "Differs of a closeWhen gate": unknownStep, "NoneHolds of a closeWhen gate": anyOfUnknownStep,
 		"Missing of a closeWhen gate (whenMissing: Holds)": holdsStep,
 	} {
