@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -119,10 +120,12 @@ func readWorld(ctx context.Context, reader *read.Reader, names []string, applied
 // replaceGates adds the gates from files to the declared ones, replaces those of the
 // same name, and limits the checks to them. A gate that does not exist yet counts as created
 // now, in full seconds as by the API server: of two conflicting gates, the older one is accepted,
-// or for gates of the same age, the one whose name sorts first.
+// or for gates of the same age, the one whose name sorts first. What the status of a gate says about
+// other writers does not apply to a gate with other taints, and what it says about contradictions
+// does not apply if any gate changes.
 func replaceGates(w *lint.World, applied []v1alpha1.NodeGate) {
 	w.Checked = make(map[string]bool)
-	now := metav1.Now().Rfc3339Copy()
+	now, changed := metav1.Now().Rfc3339Copy(), false
 	for i := range applied {
 		w.Checked[applied[i].Name] = true
 		at := slices.IndexFunc(w.Gates, func(g v1alpha1.NodeGate) bool { return g.Name == applied[i].Name })
@@ -131,9 +134,26 @@ func replaceGates(w *lint.World, applied []v1alpha1.NodeGate) {
 			w.Gates = append(w.Gates, applied[i])
 			continue
 		}
-		applied[i].CreationTimestamp, applied[i].Status = w.Gates[at].CreationTimestamp, w.Gates[at].Status
-		w.Gates[at] = applied[i]
+		is := &w.Gates[at]
+		applied[i].CreationTimestamp, applied[i].Status = is.CreationTimestamp, is.Status
+		if !slices.Equal(applied[i].Spec.Taints(), is.Spec.Taints()) {
+			forget(&applied[i], v1alpha1.ReasonContended)
+		}
+		changed = changed || !equality.Semantic.DeepEqual(applied[i].Spec, is.Spec)
+		*is = applied[i]
 	}
+	for i := range w.Gates {
+		if changed { // the change may end the contradiction
+			forget(&w.Gates[i], v1alpha1.ReasonGatesContradict)
+		}
+	}
+}
+
+// forget removes the gate's condition Contended if it has this reason.
+func forget(g *v1alpha1.NodeGate, reason string) {
+	g.Status.Conditions = slices.DeleteFunc(slices.Clone(g.Status.Conditions), func(c metav1.Condition) bool {
+		return c.Type == v1alpha1.ConditionContended && c.Reason == reason
+	})
 }
 
 // samplesMax is the maximum number of complete Nodes that are read to find out which

@@ -107,6 +107,34 @@ func TestLintOfFiles(t *testing.T) {
 	}
 }
 
+// A gate's condition Contended is about the gate in the cluster. It does not count for a gate in
+// files that has another taint or, if gates contradict each other, for gates of which one differs.
+func TestLintOfFilesThatEndContention(t *testing.T) {
+	for name, c := range map[string]struct {
+		reason, applied string
+		want            bool
+	}{
+		"another taint":        {v1alpha1.ReasonContended, strings.Replace(clitest.Manifest("one", ""), "example.com/a", "example.com/b", 1), false},
+		"the same taint":       {v1alpha1.ReasonContended, clitest.Manifest("one", "mode: Paused"), true},
+		"other signals":        {v1alpha1.ReasonGatesContradict, strings.Replace(clitest.Manifest("one", ""), "key: fit", "key: other", 1), false},
+		"other signals of two": {v1alpha1.ReasonGatesContradict, strings.Replace(clitest.Manifest("two", ""), "key: fit", "key: other", 1) + "---\n" + clitest.Manifest("one", ""), false},
+		"no difference":        {v1alpha1.ReasonGatesContradict, clitest.Manifest("one", ""), true},
+	} {
+		w := &lint.World{Gates: clitest.Decode(t, clitest.Manifest("one", ""), clitest.Manifest("two", ""))}
+		for i := range w.Gates {
+			w.Gates[i].Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionContended, Status: metav1.ConditionTrue, Reason: c.reason}}
+		}
+		replaceGates(w, clitest.Decode(t, strings.Split(c.applied, "---\n")...))
+		got := false
+		for _, f := range lint.Of(w).Findings {
+			got = got || f.Gate == "one" && (f.ID == "contended" || f.ID == "gates-contradict")
+		}
+		if got != c.want {
+			t.Errorf("%s: found %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // New gates of one file are of the same age, so the one whose name sorts first is accepted.
 func TestLintOfNewGatesThatConflict(t *testing.T) {
 	w := &lint.World{}
