@@ -158,7 +158,7 @@ var Rules = []Rule{
 	},
 	{
 		ID: "budget-is-all", Severity: Warning, Needs: []Kind{Nodes}, check: budgetIsAll,
-		Why: "A single bad rollout of what the gate waits for closes it on every node of a zone.",
+		Why: "A single bad rollout of what the gate's signals depend on closes it on every node of a zone.",
 		Do:  "Lower budget.maxReclosed; the default is 20%.",
 	},
 	{
