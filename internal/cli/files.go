@@ -15,6 +15,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gatefile"
+	"github.com/nodegate/nodegate/internal/printer"
 )
 
 // files holds the manifests that the flags -f and -R specify, as in kubectl.
@@ -55,9 +56,29 @@ func (f *files) gates(stdin io.Reader) ([]v1alpha1.NodeGate, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("no NodeGate found in %v", f.names)
+		return nil, f.nothingFound()
 	}
 	return all, nil
+}
+
+// standardInput is how messages call what the name - specifies.
+const standardInput = "standard input"
+
+// nothingFound returns the error that the files contain no gate.
+func (f *files) nothingFound() error {
+	var names []string
+	hint := ""
+	for _, name := range f.names {
+		if name == "-" {
+			names = append(names, standardInput)
+			continue
+		}
+		names = append(names, name)
+		if info, err := os.Stat(name); err == nil && info.IsDir() && !f.recursive {
+			hint = "; subdirectories are only read with -R"
+		}
+	}
+	return fmt.Errorf("no NodeGate found in %s%s", printer.Enumerate(names, "or"), hint)
 }
 
 // read passes the content of a file to take, or that of every file in a directory
@@ -68,7 +89,7 @@ func (f *files) read(name string, stdin io.Reader, take func(string, []byte)) er
 		if err != nil {
 			return fmt.Errorf("reading standard input: %w", err)
 		}
-		take("standard input", content)
+		take(standardInput, content)
 		return nil
 	}
 	return filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {

@@ -5,6 +5,7 @@ package cli
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -46,9 +47,10 @@ func TestFiles(t *testing.T) {
 		{name: "standard input", files: files{names: []string{"-"}}, stdin: clitest.Manifest("in", ""), want: "in"},
 		{name: "duplicate gate", files: files{names: []string{"one.yaml", "again"}}, err: "gate one is already declared in"},
 		{name: "invalid gate", files: files{names: []string{"bad"}}, err: "bad.yaml:1: "},
-		{name: "no gate", files: files{names: []string{"none"}}, err: "no NodeGate found in"},
+		{name: "no gate", files: files{names: []string{"none", "none/other.yaml"}}, err: "no NodeGate found in none or none/other.yaml; subdirectories are only read with -R"},
+		{name: "no gate, recursively", files: files{names: []string{"none"}, recursive: true}, err: "no NodeGate found in none$"},
 		{name: "no file", files: files{names: []string{"missing.yaml"}}, err: "no such file"},
-		{name: "nothing on standard input", files: files{names: []string{"-"}}, err: "no NodeGate found in"},
+		{name: "nothing on standard input", files: files{names: []string{"-"}}, err: "no NodeGate found in standard input"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Chdir(dir)
@@ -60,7 +62,7 @@ func TestFiles(t *testing.T) {
 			if got := strings.Join(names, " "); got != test.want {
 				t.Errorf("gates are %q, want %q", got, test.want)
 			}
-			if (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
+			if (err == nil) != (test.err == "") || err != nil && !regexp.MustCompile(test.err).MatchString(err.Error()) {
 				t.Errorf("error %v, want %q", err, test.err)
 			}
 		})
