@@ -165,6 +165,9 @@ func (c *gateCount) node(n *Node, g *timeline.Gate, within time.Duration) {
 	}
 	if g.State == v1alpha1.StateClosed {
 		c.Closed++
+		if g.Opens {
+			c.opening++
+		}
 		for _, w := range g.Awaited() {
 			if w < len(c.signals) {
 				c.signals[w].Waiting++

@@ -135,6 +135,8 @@ func awaits(g *timeline.Gate) (string, []string) {
 		messages = []string{g.Blocked}
 	case g.Unknown:
 		messages = []string{"there is no NodeGate of this name: it was deleted, or the gate is declared in a file"}
+	case g.Opens:
+		messages = []string{"nothing keeps the gate closed: the controller opens it immediately, unless it is not running"}
 	}
 	return printer.Enumerate(names, "and"), messages
 }
@@ -169,23 +171,27 @@ func longer(a, b timeline.Moment) bool {
 // HeldMore returns the number of held nodes that are not in Held.
 func (v *view) HeldMore() int { return max(v.Fleet.Held-len(v.Held), 0) }
 
-// awaited is a signal that nodes wait for.
+// awaited is a signal that nodes wait for. Without a name, it is the controller, which is about to
+// open the gate.
 type awaited struct {
 	Gate, Signal string
 	CloseWhen    bool
 	Nodes        int
 }
 
-// maxAwaited is the maximum number of signals in the summary.
+// maxAwaited is the maximum number of them in the summary.
 const maxAwaited = 4
 
-// allAwaited returns the signals that held nodes wait for, those of most nodes first.
+// allAwaited returns what held nodes wait for, that of most nodes first.
 func (v *view) allAwaited() []awaited {
 	var all []awaited
 	for i := range v.Gates {
 		g := &v.Gates[i]
 		if gate.IsSoft(g.Taint) {
 			continue // it holds no node
+		}
+		if g.opening > 0 {
+			all = append(all, awaited{Gate: g.Gate, Nodes: g.opening})
 		}
 		for _, s := range g.Signals {
 			if s.Waiting > 0 {
@@ -197,13 +203,13 @@ func (v *view) allAwaited() []awaited {
 	return all
 }
 
-// Awaited returns the signals that most held nodes wait for.
+// Awaited returns what most held nodes wait for.
 func (v *view) Awaited() []awaited {
 	all := v.allAwaited()
 	return all[:min(len(all), maxAwaited)]
 }
 
-// AwaitedMore returns the number of signals that held nodes wait for and that are not in Awaited.
+// AwaitedMore returns the number of those that are not in Awaited.
 func (v *view) AwaitedMore() int { return max(len(v.allAwaited())-maxAwaited, 0) }
 
 // maxUnread is the maximum number of read errors in the summary.

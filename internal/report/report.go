@@ -76,6 +76,8 @@ type Gate struct {
 	Open    int `json:"open"`
 	Closed  int `json:"closed"`
 	Overdue int `json:"overdue"`
+	// opening is the number of nodes on which the controller is about to open the closed gate.
+	opening int
 	// Opened is the time from the nodes' creation until the gate opened.
 	Opened Spread `json:"opened"`
 	// Phases divide this time, summed over all nodes.

@@ -83,13 +83,29 @@ func TestSummaryOfUnreadSignals(t *testing.T) {
 // The summary names the signals that most held nodes wait for, and says how many others there are.
 func TestSummaryOfSignals(t *testing.T) {
 	r := of(waiting(), waiting())
-	states(t, summary(t, r), []string{"Waiting for <b>a</b> of gate <b>g</b> on 2 nodes; for <b>b</b> of gate <b>g</b> on 2 nodes."}, []string{"more signal"})
+	states(t, summary(t, r), []string{"Waiting for <b>a</b> of gate <b>g</b> on 2 nodes; for <b>b</b> of gate <b>g</b> on 2 nodes."}, []string{" more."})
 	for _, name := range []string{"c", "d", "e"} {
 		r.Gates[0].Signals = append(r.Gates[0].Signals, report.Signal{Name: name, Waiting: 1})
 	}
-	states(t, summary(t, r), []string{"for <b>d</b> of gate <b>g</b> on 1 node; 1 more signal."}, []string{"<b>e</b>"})
+	states(t, summary(t, r), []string{"for <b>d</b> of gate <b>g</b> on 1 node; for 1 more."}, []string{"<b>e</b>"})
 	r.Gates[0].Taint = "example.com/g:PreferNoSchedule"
 	states(t, summary(t, r), nil, []string{"Waiting"}) // it holds no node
+}
+
+// If nothing keeps a gate closed, it waits for the controller, which may not be running.
+func TestSummaryOfGatesThatAreAboutToOpen(t *testing.T) {
+	n := waiting()
+	for i := range n.Gates[0].Signals {
+		n.Gates[0].Signals[i].State = gate.Holds.String()
+	}
+	n.Gates[0].Opens = true
+	r := of(n, n, waiting())
+	states(t, summary(t, r), []string{
+		"Waiting for the controller, which is about to open gate <b>g</b>, on 2 nodes; for <b>a</b> of gate <b>g</b> on 1 node", "nothing keeps the gate closed",
+	}, nil)
+	if text := r.Text(); !strings.Contains(text, "g (about to open)") {
+		t.Errorf("the text does not say that the gate is about to open:\n%s", text)
+	}
 }
 
 // A closeWhen gate is closed while its signals hold.
@@ -110,9 +126,9 @@ func TestSummaryOfSeveralGates(t *testing.T) {
 	soft := timeline.Gate{Gate: "soft", State: v1alpha1.StateClosed, Closed: moment(0), Soft: true}
 	n.Gates = append(n.Gates, later, soft)
 	text := summary(t, of(n))
-	states(t, text, []string{`<li class="bad">`, "gate <b>g</b>", "also held by <b>h (overdue)</b>", `data-state="overdue">1</a>`}, []string{"soft"})
+	states(t, text, []string{`<li class="bad">`, "gate <b>g</b>", "also held by <b>h (overdue)</b>", `data-state="overdue" aria-label="1 overdue node">1</a>`}, []string{"soft"})
 	n.Gates = n.Gates[:1]
-	states(t, summary(t, of(n)), nil, []string{`class="bad"`, "also held", "overdue<"})
+	states(t, summary(t, of(n)), nil, []string{`class="bad"`, "also held", ">overdue<"})
 }
 
 // Without a NodeGate, a gate may have been deleted, or be declared in a file of the controller.

@@ -111,7 +111,10 @@ func waitsFor(n *Node) string {
 		for _, w := range g.MayAwait() {
 			names = append(names, g.Gate+"/"+g.Signals[w].Name+" (unknown)")
 		}
-		if len(names) == 0 {
+		switch {
+		case g.Opens && !g.Unknown:
+			names = append(names, g.Gate+" (about to open)")
+		case len(names) == 0:
 			names = append(names, g.Gate)
 		}
 		all = append(all, names...)

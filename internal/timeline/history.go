@@ -118,6 +118,8 @@ type Gate struct {
 	// IgnoresSignals is true if the gate's state does not depend on its signals: the gate is
 	// paused, or a manual override determines its state.
 	IgnoresSignals bool `json:"-"`
+	// Opens is true if nothing keeps the closed gate closed: the controller is about to open it.
+	Opens bool `json:"-"`
 	// Closed is when the gate closed. For an open gate this is not recorded: it is the
 	// Node's creation if the gate is older than the node and has opened once, the adoption
 	// if an override opened an adopted taint's gate, and unknown otherwise.

@@ -85,6 +85,7 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 	if r.Override != "" {
 		out.State, out.Reason, out.Overridden = r.Effective(), v1alpha1.ReasonOverridden, true
 	}
+	out.Opens = out.State == v1alpha1.StateClosed && v.After != v1alpha1.StateClosed
 	t.times(&out, &r, g)
 	if v.Blocked != "" && out.State == v1alpha1.StateClosed {
 		out.Blocked = v.Obstacle().Message()

@@ -289,6 +289,7 @@ func TestGatesThatIgnoreTheirSignals(t *testing.T) {
 	}{
 		{"enforced", world{gates: []string{byLabel("")}, records: map[string]string{"a": closed}}, 1, false},
 		{"rejected", world{gates: []string{byLabel("")}, records: map[string]string{"a": closed}, rejected: true}, 1, false},
+		{"about to open", world{gates: []string{byLabel("")}, records: map[string]string{"a": closed}, labels: map[string]string{"fit": ""}}, 0, false},
 		{"shutting down", world{gates: []string{byLabel("")}, records: map[string]string{"a": closed}, shutdown: true}, 1, true},
 		{"paused", world{gates: []string{byLabel("mode: Paused")}, records: map[string]string{"a": closed}}, 0, true},
 		{"overridden", world{gates: []string{byLabel("")}, records: map[string]string{"a": overridden}, overrides: override}, 0, true},
@@ -298,6 +299,9 @@ func TestGatesThatIgnoreTheirSignals(t *testing.T) {
 		g := c.trace(t).Gates[0]
 		if !g.Holds() || len(g.Signals) != 1 || len(g.Awaited()) != c.awaits || g.Blocked != "" != c.blocked {
 			t.Errorf("%s: the gate waits for %d of %d signals, blocked: %q; want %d", c.name, len(g.Awaited()), len(g.Signals), g.Blocked, c.awaits)
+		}
+		if opens := c.awaits == 0 && !c.blocked; g.Opens != opens {
+			t.Errorf("%s: the gate is about to open: %t", c.name, g.Opens)
 		}
 	}
 }
