@@ -121,8 +121,12 @@ func (r *reportFlags) read(ctx context.Context, reader *read.Reader) (*report.Re
 	return report.New(f), nil
 }
 
-// clusterName returns the name of the cluster in the kubeconfig, or "".
+// clusterName returns the name of the cluster in the kubeconfig, or "" if the API server is another
+// one.
 func (r *reportFlags) clusterName() string {
+	if *r.APIServer != "" {
+		return ""
+	}
 	if name := *r.ClusterName; name != "" {
 		return name
 	}
