@@ -95,18 +95,35 @@ func hash(text string) string {
 // held returns a held node with the gate that has held it longest and what this gate waits
 // for.
 func held(n *Node, now time.Time) heldNode {
-	h := heldNode{Node: n, For: "unknown duration"}
-	for i := range n.Gates {
-		if g := &n.Gates[i]; g.Holds() && (h.Gate == nil || longer(g.Closed, h.Gate.Closed)) {
-			h.Gate = g
-		}
-	}
+	h := heldNode{Node: n, Gate: heldLongest(n)}
 	h.Waits, h.Messages = awaits(h.Gate)
 	h.Others, h.Overdue = others(n, h.Gate)
-	if h.Gate.Closed.Known() {
-		h.For = FormatSeconds(max(now.Sub(h.Gate.Closed.At), 0).Seconds()) // clocks may differ
-	}
+	h.For = cmp.Or(closedFor(h.Gate.Closed, now), "unknown duration")
 	return h
+}
+
+// heldLongest returns the gate that has held a held node longest, as far as that is known.
+func heldLongest(n *Node) *timeline.Gate {
+	var longest *timeline.Gate
+	for i := range n.Gates {
+		if g := &n.Gates[i]; g.Holds() && (longest == nil || longer(g.Closed, longest.Closed)) {
+			longest = g
+		}
+	}
+	return longest
+}
+
+// closedFor returns for how long a gate has been closed, or "" if that is unknown. An adopted taint
+// may have been on the node before the gate adopted it.
+func closedFor(closed timeline.Moment, now time.Time) string {
+	if closed.At.IsZero() {
+		return ""
+	}
+	elapsed := FormatSeconds(max(now.Sub(closed.At), 0).Seconds()) // clocks may differ
+	if !closed.Known() {
+		return "at least " + elapsed
+	}
+	return elapsed
 }
 
 // TimeToOpen returns the time that a node took to open or, if it is held, for which it has been held.

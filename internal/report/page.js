@@ -44,10 +44,12 @@
   // ended returns the end of a row, for the selected gate or, if none is selected, for all
   // gates. The bar starts at from: when the gate closed again, or at the node's creation. at is
   // the time from then to the end, and null if it is unknown: note is the reason.
+  // least is the least time if the gate adopted the taint then.
   const ended = (n, gate) => {
-    if (gate === null) return { from: 0, again: !!n.a, held: !!n.h, overdue: !!n.x, at: !n.h ? known(n.o) : n.u ? null : since(n, 0), note: describe(n.o) };
+    const least = (gates) => gates.reduce((most, g) => g.k && !g.e && Array.isArray(g.c) ? Math.max(most || 0, since(n, g.c[0])) : most, null);
+    if (gate === null) return { least: n.u ? least(n.g || []) : null, from: 0, again: !!n.a, held: !!n.h, overdue: !!n.x, at: !n.h ? known(n.o) : n.u ? null : since(n, 0), note: describe(n.o) };
     const g = (n.g || []).find((g) => g.g === gate), created = n.d || 0, closed = known(g.c);
-    if (g.k && !g.e) return { from: closed === null ? created : closed, again: !!g.a, held: true, overdue: !!g.x, at: closed === null ? null : since(n, closed) };
+    if (g.k && !g.e) return { least: least([g]), from: closed === null ? created : closed, again: !!g.a, held: true, overdue: !!g.x, at: closed === null ? null : since(n, closed) };
     const opened = after(g.o, created);
     return { from: created, held: false, overdue: false, at: known(opened), note: g.k ? 'closed, PreferNoSchedule' : describe(opened) };
   };
@@ -76,7 +78,7 @@
     bar(track, end.held ? 'closed' : 'waiting', startUp, to, scale);
     if (!end.held && n.f && n.f.b !== undefined && gate === null) bar(track, 'pods', to, n.f.b, scale);
     const value = el('span', 'took' + (end.held ? ' bad' : ''));
-    if (end.held && end.at === null) value.append('held', el('small', '', end.overdue ? 'overdue' : 'time unknown'));
+    if (end.held && end.at === null) value.append('held', el('small', '', (end.least === null ? 'time unknown' : 'for at least ' + took(end.least)) + (end.overdue ? ', overdue' : '')));
     else if (end.held) value.append('held ' + took(to), el('small', '', end.overdue ? 'overdue' : end.again ? 'closed again' : 'since its creation'));
     else if (end.at !== null) value.append(took(to), el('small', '', 'to open'));
     else value.append('–', el('small', '', end.note));
@@ -121,7 +123,7 @@
     box.append(lane('node ready', track, describe(n.r)));
     for (const g of n.g || []) {
       const names = data.gates[g.g].s;
-      const state = g.k ? 'closed' + (known(g.c) === null ? '' : ' for ' + took(since(n, g.c))) : 'opened: ' + describe(g.o);
+      const state = g.k ? 'closed' + (known(g.c) !== null ? ' for ' + took(since(n, g.c)) : Array.isArray(g.c) ? ' for at least ' + took(since(n, g.c[0])) : '') : 'opened: ' + describe(g.o);
       const more = [g.y, g.x && 'overdue', g.v && 'manual override', g.e && 'PreferNoSchedule'].filter(Boolean).join(', ');
       box.append(el('h3', '', data.gates[g.g].n + ' ', el('span', '', state + (more ? ' (' + more + ')' : ''))));
       if (g.w) box.append(el('p', 'quiet', g.w));

@@ -60,6 +60,8 @@ func mixedFleet() *report.Facts {
 	}
 	adopted := closed("b", v1alpha1.ReasonAdopted, time.Hour)
 	adopted.Closed.Doubt = timeline.Adopted
+	garbled := closed("b", v1alpha1.ReasonAdopted, time.Hour)
+	garbled.Closed = doubt(timeline.Untold)
 	soft := closed("soft", v1alpha1.ReasonRegression, time.Minute)
 	soft.Soft, soft.Overdue = true, true
 	node := func(name string, held bool, open timeline.Doubt, gates ...timeline.Gate) report.Node {
@@ -75,6 +77,7 @@ func mixedFleet() *report.Facts {
 			node("opened-before", true, timeline.Pending, opened("a", 2*time.Minute, ""), closed("b", v1alpha1.ReasonRebooted, 10*time.Minute)),
 			node("older", true, timeline.Pending, opened("a", time.Hour, timeline.Older), closed("b", v1alpha1.ReasonRebooted, 20*time.Minute)),
 			node("adopted", true, timeline.Pending, opened("a", time.Minute, ""), adopted),
+			node("garbled", true, timeline.Pending, garbled),
 			node("soft", false, timeline.NoGate, soft),
 		},
 	}

@@ -212,8 +212,8 @@ func TestSoftGatesAreNotOverdue(t *testing.T) {
 	}
 }
 
-// The duration for which an adopted taint has been on a node is unknown, so it comes after
-// known ones, and the page does not show the node's age instead.
+// An adopted taint may have been on a node before the adoption, so the node comes after those
+// whose time is known, and the report does not show the node's age instead.
 func TestHeldForAnUnknownTime(t *testing.T) {
 	adopted := moment(10)
 	adopted.Doubt = timeline.Adopted
@@ -224,7 +224,19 @@ func TestHeldForAnUnknownTime(t *testing.T) {
 	if err := of(n).WriteHTML(&page); err != nil {
 		t.Fatal(err)
 	}
-	if text := page.String(); !strings.Contains(text, `"u":true`) || !strings.Contains(text, "unknown duration") {
+	if text := page.String(); !strings.Contains(text, `"u":true`) || !strings.Contains(text, `"for">at least 59m 50s<`) {
+		t.Error("the page does not say that the node has been held for at least the time since the adoption")
+	}
+	if text := of(n).Text(); !strings.Contains(text, "at least 59m 50s") {
+		t.Errorf("the text does not say that either:\n%s", text)
+	}
+	without := n
+	without.Gates = []timeline.Gate{{Gate: "g", State: v1alpha1.StateClosed, Closed: doubt(timeline.Untold)}}
+	page.Reset()
+	if err := of(without).WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	if text := page.String(); !strings.Contains(text, "unknown duration") {
 		t.Error("the page does not say that the duration is unknown")
 	}
 	n.Gates = append(n.Gates, timeline.Gate{Gate: "later", State: v1alpha1.StateClosed, Closed: moment(3000)})

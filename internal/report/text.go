@@ -84,11 +84,7 @@ func writeNodes(b *strings.Builder, r *Report) {
 			rows.Add(n.Node, "open", after, "-")
 			continue
 		}
-		since := "-"
-		if at := n.HeldSince(); !at.IsZero() {
-			since = FormatSeconds(max(r.Time.Sub(at), 0).Seconds())
-		}
-		rows.Add(n.Node, "held", since, waitsFor(n))
+		rows.Add(n.Node, "held", cmp.Or(closedFor(heldLongest(n).Closed, r.Time), "-"), waitsFor(n))
 	}
 	rows.Flush()
 	if more := len(r.Nodes) - textNodes; more > 0 {

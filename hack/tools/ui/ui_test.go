@@ -305,6 +305,17 @@ func TestPoolsLinkToTheirNodes(t *testing.T) {
 	b.clean()
 }
 
+// The number of overdue nodes links to them.
+func TestOverdueLinksToNodes(t *testing.T) {
+	b := open(t, "fleet", screensOf[0], true)
+	b.do(chromedp.Click(`a[data-state="overdue"]`, chromedp.ByQuery))
+	b.until(`document.getElementById('found').textContent === '2 of 5,000 nodes'`)
+	if !ask[bool](b, `[...document.querySelectorAll('#rows .took')].every((e) => e.textContent.endsWith('overdue')) && document.activeElement.id !== 'q'`) {
+		t.Errorf("the nodes are not overdue: %s", ask[string](b, `document.getElementById('rows').innerText`))
+	}
+	b.clean()
+}
+
 // If the API server's clock is ahead, no node is held for a negative time.
 func TestNoNegativeDurations(t *testing.T) {
 	b := open(t, "ahead", screensOf[0], true)
