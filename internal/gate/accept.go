@@ -179,13 +179,14 @@ func (g *Gate) inForce() Acceptance {
 	return Acceptance{Accepted: true, Reason: v1alpha1.ReasonAccepted, Message: "the gate is in force"}
 }
 
-// refuse returns why the gate may not use its taints. The message is empty if it may.
+// refuse returns why the gate may not use its taints. The message is empty if it may. It names
+// three of the allowed taints: with all of them, it would not fit in an Event.
 func (p KeyPolicy) refuse(g *Gate) Acceptance {
 	for _, t := range g.Taints() {
 		if !p.Allowed.Allows(t) {
 			return Acceptance{Reason: v1alpha1.ReasonTaintKeyNotAllowed, Message: fmt.Sprintf(
-				"the administrator has not allowed the taint %s: add it to --allowed-taint-keys (now: %s) of both 'nodegate manifests' and 'nodegate controller', and apply the manifests again",
-				IDOf(t), p.Allowed)}
+				"the administrator has not allowed the taint %s: add it to the chart's allowedTaintKeys, or to --allowed-taint-keys of both 'nodegate manifests' and 'nodegate controller', and apply the manifests again (allowed now: %s)",
+				IDOf(t), p.Allowed.list(t.Key, 3))}
 		}
 		if rule, ok := p.Managed[t.Key]; ok {
 			return Acceptance{Reason: v1alpha1.ReasonOwnedByNodeReadinessRule, Message: fmt.Sprintf(

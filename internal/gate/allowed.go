@@ -54,18 +54,27 @@ type AllowedTaints map[TaintID]bool
 func (a AllowedTaints) Allows(t v1alpha1.Taint) bool { return a == nil || a[IDOf(t)] }
 
 // String returns the allowed taints as a sorted list.
-func (a AllowedTaints) String() string {
-	var list []string
+func (a AllowedTaints) String() string { return a.list("", len(a)) }
+
+// list returns the first of the allowed taints: those with the key, then the others.
+func (a AllowedTaints) list(key string, most int) string {
+	var withKey, others []string
 	for id, allowed := range a {
-		if allowed {
-			list = append(list, id.String())
+		switch {
+		case !allowed:
+		case id.Key == key:
+			withKey = append(withKey, id.String())
+		default:
+			others = append(others, id.String())
 		}
 	}
-	if len(list) == 0 {
+	slices.Sort(withKey)
+	slices.Sort(others)
+	all := slices.Concat(withKey, others)
+	if len(all) == 0 {
 		return "none"
 	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
+	return FirstNames(all[:min(most, len(all))], len(all))
 }
 
 // ParseAllowedTaints parses taints in the form of ParseTaintID. The error names every
