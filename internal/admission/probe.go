@@ -100,8 +100,9 @@ func meets(set labels.Set, requirements labels.Requirements) bool {
 func (b Birth) hint(g *v1alpha1.NodeGate) string {
 	if b == ByWebhook {
 		return fmt.Sprintf("check that MutatingWebhookConfiguration %s exists, that Service %s has ready endpoints, "+
-			"and that the API server reaches them and trusts their certificate (apiserver_admission_webhook_fail_open_count counts "+
-			"failed calls; 'nodegate webhook-certificate' creates a certificate and makes the API server trust it)",
+			"and that every API server reaches them, trusts their certificate, and presents the client certificate that "+
+			"--webhook-client-ca-file requires, if it is set (apiserver_admission_webhook_fail_open_count counts failed calls; "+
+			"'nodegate webhook-certificate' creates a certificate and makes the API server trust it)",
 			BirthWebhook, WebhookService)
 	}
 	return fmt.Sprintf("check that MutatingAdmissionPolicy and MutatingAdmissionPolicyBinding %s exist "+

@@ -175,7 +175,7 @@ func anyMatch(selector labels.Selector, random *rand.Rand) (labels.Set, bool) {
 // The proof's error names the objects to check, which depend on policy or webhook.
 func TestProofHints(t *testing.T) {
 	for by, want := range map[admission.Birth]string{
-		admission.ByPolicy: "MutatingAdmissionPolicyBinding nodegate-birth", admission.ByWebhook: "MutatingWebhookConfiguration nodegate-birth exists, that Service nodegate-webhook",
+		admission.ByPolicy: "MutatingAdmissionPolicyBinding nodegate-birth", admission.ByWebhook: "MutatingWebhookConfiguration nodegate-birth exists, that Service nodegate-webhook has ready endpoints, and that every API server reaches them, trusts their certificate, and presents the client certificate that --webhook-client-ca-file requires, if it is set",
 	} {
 		err := admission.Proved(by, newGate("one", "a", metav1.LabelSelector{}), &corev1.Node{})
 		if err == nil || !strings.Contains(err.Error(), want) {
