@@ -31,49 +31,49 @@ func (f *DaemonSet) same(other *DaemonSet) bool {
 	return f.UID == other.UID && f.generation == other.generation && f.Deleting == other.Deleting && maps.Equal(f.Labels, other.Labels)
 }
 
-// DaemonSets stores the DaemonSets of the needed namespaces, as an immutable snapshot.
-type DaemonSets struct {
+// daemonSets stores the DaemonSets of the needed namespaces, as an immutable snapshot.
+type daemonSets struct {
 	// changed is called, without locks, when the snapshot has changed.
 	changed  func()
 	snapshot atomic.Pointer[gate.DaemonSets]
 
 	mu         sync.Mutex
-	namespaces map[string]*DaemonSetNamespace
+	namespaces map[string]*daemonSetNamespace
 }
 
-// DaemonSetNamespace stores the DaemonSets of one namespace.
-type DaemonSetNamespace struct {
+// daemonSetNamespace stores the DaemonSets of one namespace.
+type daemonSetNamespace struct {
 	// live reports whether the DaemonSets are being kept up to date.
 	live  func() bool
-	store *DaemonSets
+	store *daemonSets
 	name  string
 	// byName is guarded by store.mu.
 	byName map[string]*DaemonSet
 }
 
-var _ reflector.Sink[*DaemonSet] = (*DaemonSetNamespace)(nil)
+var _ reflector.Sink[*DaemonSet] = (*daemonSetNamespace)(nil)
 
-// NewDaemonSets returns DaemonSets without namespaces.
-func NewDaemonSets(changed func()) *DaemonSets {
-	s := &DaemonSets{changed: changed, namespaces: make(map[string]*DaemonSetNamespace)}
+// newDaemonSets returns DaemonSets without namespaces.
+func newDaemonSets(changed func()) *daemonSets {
+	s := &daemonSets{changed: changed, namespaces: make(map[string]*daemonSetNamespace)}
 	s.snapshot.Store(&gate.DaemonSets{Observed: make(map[string]bool)})
 	return s
 }
 
-// NewDaemonSetNamespace returns the store of a namespace. live reports whether its feed
+// newDaemonSetNamespace returns the store of a namespace. live reports whether its feed
 // is live.
-func NewDaemonSetNamespace(name string, s *DaemonSets, live func() bool) *DaemonSetNamespace {
-	return &DaemonSetNamespace{live: live, store: s, name: name, byName: make(map[string]*DaemonSet)}
+func newDaemonSetNamespace(name string, s *daemonSets, live func() bool) *daemonSetNamespace {
+	return &daemonSetNamespace{live: live, store: s, name: name, byName: make(map[string]*DaemonSet)}
 }
 
 // add adds a namespace to the snapshot, or replaces it.
-func (s *DaemonSets) add(f *DaemonSetNamespace) {
-	s.Update(func() effect { s.namespaces[f.name] = f; return noEffect })
+func (s *daemonSets) add(f *daemonSetNamespace) {
+	s.update(func() effect { s.namespaces[f.name] = f; return noEffect })
 }
 
 // remove removes namespaces from the snapshot, unless they have been replaced.
-func (s *DaemonSets) remove(all []*DaemonSetNamespace) {
-	s.Update(func() effect {
+func (s *daemonSets) remove(all []*daemonSetNamespace) {
+	s.update(func() effect {
 		for _, f := range all {
 			if s.namespaces[f.name] == f {
 				delete(s.namespaces, f.name)
@@ -99,9 +99,9 @@ const (
 	announce
 )
 
-// Update applies a change, and takes and announces a new snapshot if the change requires
+// update applies a change, and takes and announces a new snapshot if the change requires
 // it.
-func (s *DaemonSets) Update(change func() effect) {
+func (s *daemonSets) update(change func() effect) {
 	s.mu.Lock()
 	n := change()
 	if n != noEffect {
@@ -115,7 +115,7 @@ func (s *DaemonSets) Update(change func() effect) {
 
 // take returns a new snapshot. The DaemonSets of a namespace that is not live are listed,
 // because they determine which pods must be observed, but count as unobserved.
-func (s *DaemonSets) take() *gate.DaemonSets {
+func (s *daemonSets) take() *gate.DaemonSets {
 	sets := &gate.DaemonSets{Observed: make(map[string]bool, len(s.namespaces))}
 	for name, n := range s.namespaces {
 		if n.live() {
@@ -135,8 +135,8 @@ func ByNamespaceAndName(a, b gate.DaemonSet) int {
 }
 
 // Put implements reflector.Sink.
-func (f *DaemonSetNamespace) Put(ds *DaemonSet) {
-	f.store.Update(func() effect {
+func (f *daemonSetNamespace) Put(ds *DaemonSet) {
+	f.store.update(func() effect {
 		old, known := f.byName[ds.Name]
 		f.byName[ds.Name] = ds
 		switch {
@@ -150,8 +150,8 @@ func (f *DaemonSetNamespace) Put(ds *DaemonSet) {
 }
 
 // Drop implements reflector.Sink.
-func (f *DaemonSetNamespace) Drop(ds *DaemonSet) {
-	f.store.Update(func() effect {
+func (f *daemonSetNamespace) Drop(ds *DaemonSet) {
+	f.store.update(func() effect {
 		if _, known := f.byName[ds.Name]; !known {
 			return noEffect
 		}
@@ -162,8 +162,8 @@ func (f *DaemonSetNamespace) Drop(ds *DaemonSet) {
 
 // Replace implements reflector.Sink. It does not announce the change, because liveChanged
 // will be called next.
-func (f *DaemonSetNamespace) Replace(all []*DaemonSet) {
-	f.store.Update(func() effect {
+func (f *daemonSetNamespace) Replace(all []*DaemonSet) {
+	f.store.update(func() effect {
 		f.byName = make(map[string]*DaemonSet, len(all))
 		for _, ds := range all {
 			f.byName[ds.Name] = ds
@@ -173,8 +173,8 @@ func (f *DaemonSetNamespace) Replace(all []*DaemonSet) {
 }
 
 // liveChanged is called when the feed has become live or has ceased to be.
-func (f *DaemonSetNamespace) liveChanged() {
-	f.store.Update(func() effect {
+func (f *daemonSetNamespace) liveChanged() {
+	f.store.update(func() effect {
 		if f.store.namespaces[f.name] != f {
 			return noEffect // the feed has been stopped
 		}

@@ -65,7 +65,7 @@ type Feed struct {
 	clock    clock.PassiveClock
 
 	nodes      *nodestore.Store
-	daemonSets *DaemonSets
+	daemonSets *daemonSets
 	gates      gates.Source
 
 	// needed specifies what must be observed. Run starts and stops feeds accordingly.
@@ -103,7 +103,7 @@ func newFeed(s sources, o Options) *Feed {
 	}
 	f := &Feed{log: o.Log, handler: o.Handler, sources: s, silenced: o.Silenced, clock: o.Clock, adjust: reflector.NewWake()}
 	f.nodes = nodestore.New(nodestore.Options{Changed: o.Handler.NodeChanged, KnownPods: f.knownPods, Clock: o.Clock})
-	f.daemonSets = NewDaemonSets(o.Handler.GatesChanged)
+	f.daemonSets = newDaemonSets(o.Handler.GatesChanged)
 	if f.gates = o.Gates; f.gates == nil {
 		f.gates = gates.FromAPIServer(s.gates, s.definition, o.Log, o.Clock, o.Silenced)
 	}

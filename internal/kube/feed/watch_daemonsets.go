@@ -14,7 +14,7 @@ import (
 // daemonSetFeed observes the DaemonSets of one namespace.
 type daemonSetFeed struct {
 	*running
-	daemonSets *DaemonSetNamespace
+	daemonSets *daemonSetNamespace
 }
 
 func (f *Feed) adjustDaemonSets(ctx context.Context, needed map[string]bool) {
@@ -24,7 +24,7 @@ func (f *Feed) adjustDaemonSets(ctx context.Context, needed map[string]bool) {
 		func(_ string, into map[string]*daemonSetFeed) { f.startSharedDaemonSets(ctx, needed, into) })
 	f.daemonSetFeeds.Store(&after)
 	reflector.StopUnused(before, after)
-	var unused []*DaemonSetNamespace
+	var unused []*daemonSetNamespace
 	for namespace, feed := range before {
 		if after[namespace] != feed {
 			unused = append(unused, feed.daemonSets)
@@ -35,7 +35,7 @@ func (f *Feed) adjustDaemonSets(ctx context.Context, needed map[string]bool) {
 
 func (f *Feed) startDaemonSets(ctx context.Context, namespace string) *daemonSetFeed {
 	r := f.newRunning(DaemonSetsName(namespace))
-	feed := &daemonSetFeed{running: r, daemonSets: NewDaemonSetNamespace(namespace, f.daemonSets, r.IsLive)}
+	feed := &daemonSetFeed{running: r, daemonSets: newDaemonSetNamespace(namespace, f.daemonSets, r.IsLive)}
 	r.LiveChanged = feed.daemonSets.liveChanged
 	f.daemonSets.add(feed.daemonSets)
 	start(ctx, f, r, f.sources.daemonSets(namespace), &appsv1.DaemonSet{}, feed.daemonSets, NewDaemonSet)
@@ -46,13 +46,13 @@ func (f *Feed) startDaemonSets(ctx context.Context, namespace string) *daemonSet
 func (f *Feed) startSharedDaemonSets(ctx context.Context, needed map[string]bool, into map[string]*daemonSetFeed) {
 	r := f.newRunning(sharedDaemonSetsName)
 	r.Shared, r.Group = true, metav1.NamespaceAll
-	r.LiveChanged = func() { f.daemonSets.Update(func() effect { return announce }) }
-	sinks := make(reflector.ByOrigin[*DaemonSet, *DaemonSetNamespace], len(needed))
+	r.LiveChanged = func() { f.daemonSets.update(func() effect { return announce }) }
+	sinks := make(reflector.ByOrigin[*DaemonSet, *daemonSetNamespace], len(needed))
 	for namespace := range needed {
-		sinks[namespace] = NewDaemonSetNamespace(namespace, f.daemonSets, r.IsLive)
+		sinks[namespace] = newDaemonSetNamespace(namespace, f.daemonSets, r.IsLive)
 		f.daemonSets.add(sinks[namespace])
 		into[namespace] = &daemonSetFeed{running: r, daemonSets: sinks[namespace]}
 	}
-	convert := reflector.Converter(sinks, (*appsv1.DaemonSet).GetNamespace, func(_ *DaemonSetNamespace, o *appsv1.DaemonSet) *DaemonSet { return NewDaemonSet(o) })
+	convert := reflector.Converter(sinks, (*appsv1.DaemonSet).GetNamespace, func(_ *daemonSetNamespace, o *appsv1.DaemonSet) *DaemonSet { return NewDaemonSet(o) })
 	start(ctx, f, r, f.sources.daemonSets(metav1.NamespaceAll), &appsv1.DaemonSet{}, sinks, convert)
 }
