@@ -13,14 +13,14 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// ConditionPatch returns the JSON Patch of nodes/status that writes and removes the
+// conditionPatch returns the JSON Patch of nodes/status that writes and removes the
 // conditions of a decision, or nil if there are none.
 //
 // It can be applied only to the Node that was decided about, in the same boot, while the
 // records of the gates are unchanged. New conditions are inserted before all others, and
 // the type of the first one is tested: if another replica has inserted one in the
 // meantime, the API server rejects the patch, so no type can occur twice.
-func ConditionPatch(n *gate.Node, d *gate.Decision) ([]byte, error) {
+func conditionPatch(n *gate.Node, d *gate.Decision) ([]byte, error) {
 	names := slices.Sorted(maps.Keys(d.Conditions))
 	if len(names) == 0 {
 		return nil, nil

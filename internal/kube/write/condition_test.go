@@ -74,7 +74,7 @@ func TestConditionPatch(t *testing.T) {
 		"another node of the same name":  {store("r", "Ready"), func() stored { n := store("r", "Ready"); n.Metadata.UID = "v"; return n }(), publish, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, err := ConditionPatch(c.read.facts(), &gate.Decision{Conditions: map[string]*corev1.NodeCondition{"g": c.condition}})
+			raw, err := conditionPatch(c.read.facts(), &gate.Decision{Conditions: map[string]*corev1.NodeCondition{"g": c.condition}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -107,7 +107,7 @@ func TestConditionPatch(t *testing.T) {
 			}
 		})
 	}
-	if patch, err := ConditionPatch(store("r").facts(), &gate.Decision{}); patch != nil || err != nil {
+	if patch, err := conditionPatch(store("r").facts(), &gate.Decision{}); patch != nil || err != nil {
 		t.Errorf("nothing to write: %s, %v", patch, err)
 	}
 }

@@ -119,7 +119,7 @@ func TestPatchOfAnyBootID(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			condition, err := ConditionPatch(n, &gate.Decision{Conditions: map[string]*corev1.NodeCondition{"g": {Type: "deadline.nodegate.dev/g"}}})
+			condition, err := conditionPatch(n, &gate.Decision{Conditions: map[string]*corev1.NodeCondition{"g": {Type: "deadline.nodegate.dev/g"}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -95,7 +95,7 @@ func (w *Writer) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 	patch, err := Patch(n, d)
 	var subresources []string
 	if err == nil && patch == nil {
-		patch, err = ConditionPatch(n, d)
+		patch, err = conditionPatch(n, d)
 		subresources = []string{"status"}
 	}
 	if err != nil {
