@@ -54,7 +54,7 @@ func TestSlopes(t *testing.T) {
 // Rows with goals are counted, and those that are not reached are named.
 func TestGoals(t *testing.T) {
 	r := &report.Report{Results: []report.Result{{ID: "P3", Rows: []report.Row{
-		report.Count("writes", "", report.AtMost(1), 1), report.Count("reads", "", report.AtMost(0), 2), report.Count("others", "", nil, 2),
+		report.Count("writes", report.AtMost(1), 1), report.Count("reads", report.AtMost(0), 2), report.Count("others", nil, 2),
 	}}}}
 	const want = "Goals reached: 1.\nGoals not reached: 1 (P3 reads).\nGoals not decided: 0.\n"
 	if text := goalsText(r); text != want {
