@@ -7,14 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"sync"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
@@ -31,12 +28,11 @@ type MetricsPort struct {
 	CertificateDir string
 }
 
-// Options returns the options of controller-runtime's server. If watcher is not nil, it
-// must be added to the manager.
-func (s *MetricsPort) Options(reviewer Reviewer, log logr.Logger) (o metricsserver.Options, watcher *certwatcher.CertWatcher, err error) {
+// Options returns the options of controller-runtime's server.
+func (s *MetricsPort) Options(reviewer Reviewer, log logr.Logger) (o metricsserver.Options, err error) {
 	o.BindAddress = s.Address
 	if s.Open || s.Address == "0" {
-		return o, nil, nil
+		return o, nil
 	}
 	o.SecureServing = true
 	filter := New(reviewer, log)
@@ -47,17 +43,17 @@ func (s *MetricsPort) Options(reviewer Reviewer, log logr.Logger) (o metricsserv
 	// files.
 	getCertificate := selfSigned()
 	if s.CertificateDir != "" {
-		watcher, err = certwatcher.New(filepath.Join(s.CertificateDir, corev1.TLSCertKey), filepath.Join(s.CertificateDir, corev1.TLSPrivateKeyKey))
-		if err != nil {
-			return o, nil, fmt.Errorf("reading the certificate of the metrics port: %w", err)
+		mounted := &mounted{dir: s.CertificateDir, log: log}
+		if err := mounted.load(); err != nil {
+			return o, fmt.Errorf("reading the certificate of the metrics port: %w", err)
 		}
-		getCertificate = watcher.GetCertificate
+		getCertificate = mounted.get
 	}
 	o.TLSOpts = []func(*tls.Config){func(c *tls.Config) {
 		c.MinVersion, c.GetCertificate = tls.VersionTLS13, getCertificate
 		c.NextProtos = []string{"http/1.1"} // one request at a time from each client
 	}}
-	return o, watcher, nil
+	return o, nil
 }
 
 // selfSigned returns a function that returns a certificate, which is created on first

@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -74,7 +73,7 @@ func (p *Process) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	metrics, certificate, err := p.Metrics.Options(api, p.Options.Log)
+	metrics, err := p.Metrics.Options(api, p.Options.Log)
 	if err != nil {
 		return err
 	}
@@ -91,10 +90,7 @@ func (p *Process) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("building manager: %w", err)
 	}
-	if certificate != nil {
-		err = m.Add(certificate)
-	}
-	if err := errors.Join(err, p.assemble(m, api)); err != nil {
+	if err := p.assemble(m, api); err != nil {
 		return fmt.Errorf("assembling controller: %w", err)
 	}
 	if err := m.Start(ctx); err != nil {
