@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -99,7 +100,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	ctrl.SetLogger(libraries)
 	klog.SetLogger(libraries.WithName("client"))
 	tuneProcessors()
-	tuneMemory(log)
+	tuneMemory(ctx, log, memlimit.FromCgroup)
 	f.process.Config, f.process.Options.Log = config, log
 	if f.gates != "" {
 		f.process.Gates = gatefile.New(f.gates, log)

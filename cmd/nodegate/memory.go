@@ -3,9 +3,11 @@
 package main
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-logr/logr"
@@ -22,6 +24,9 @@ const gcPercent = 50
 // with 64, peak memory for 5,000 nodes is 8 MiB larger than with 2. With 1, it is the same as
 // with 2. A burst of openings uses one processor.
 const maxProcessors = 4
+
+// limitInterval is the interval at which the container's memory limit is read.
+const limitInterval = 10 * time.Second
 
 // tuneProcessors limits the number of processors, unless the environment sets GOMAXPROCS. It
 // changes nothing on a machine, or in a container, with fewer: the runtime then adapts to
@@ -43,12 +48,13 @@ func tuneProfiling(address string) {
 // tuneMemory limits the memory of the process, unless the environment sets GOGC, GOMEMLIMIT
 // or AUTOMEMLIMIT. The limit is nine tenths of the container's limit: near it, garbage is
 // collected more often. The container's limit is read from the cgroup and not from the
-// manifests, so that changes to it apply, such as those of a vertical autoscaler.
-func tuneMemory(log logr.Logger) {
+// manifests, and read again until the context ends, so that changes to it apply, such as those of
+// a vertical autoscaler that resizes pods in place.
+func tuneMemory(ctx context.Context, log logr.Logger, limit memlimit.Provider) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	if _, err := memlimit.Set(); err != nil {
+	if _, err := memlimit.Set(memlimit.WithProvider(limit), memlimit.WithRefreshInterval(ctx, limitInterval)); err != nil {
 		log.V(1).Info("the container's memory limit is unknown", "error", err.Error())
 	}
 }

@@ -3,16 +3,22 @@
 package main
 
 import (
+	"context"
 	"math"
+	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/kube/connection"
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
@@ -33,7 +39,7 @@ func TestTuneMemory(t *testing.T) {
 			t.Setenv("GOMEMLIMIT", test.gomemlimit)
 			defer debug.SetGCPercent(debug.SetGCPercent(80)) // as set by the runtime for GOGC
 			defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
-			tuneMemory(logr.Discard())
+			tuneMemory(t.Context(), logr.Discard(), memlimit.Limit(1<<30))
 			if got := debug.SetGCPercent(80); got != test.percent {
 				t.Errorf("GOGC is %d, want %d", got, test.percent)
 			}
@@ -42,6 +48,30 @@ func TestTuneMemory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The memory limit follows that of a container that is resized in place.
+func TestMemoryLimitFollowsTheContainer(t *testing.T) {
+	t.Setenv("GOMEMLIMIT", "") // restores it
+	if err := os.Unsetenv("GOMEMLIMIT"); err != nil {
+		t.Fatal(err)
+	}
+	defer debug.SetGCPercent(debug.SetGCPercent(80))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		var container atomic.Uint64
+		container.Store(512 << 20)
+		tuneMemory(ctx, logr.Discard(), func() (uint64, error) { return container.Load(), nil })
+		for _, limit := range []uint64{512 << 20, 2 << 30, 1 << 30} {
+			container.Store(limit)
+			controllertest.Pass(limitInterval)
+			if got, want := debug.SetMemoryLimit(-1), int64(float64(limit)*0.9); got != want {
+				t.Errorf("the limit is %d in a container with %d, want %d", got, limit, want)
+			}
+		}
+	})
 }
 
 func TestTuneProfiling(t *testing.T) {
