@@ -99,6 +99,7 @@ func (f *controllerFlags) run(ctx context.Context) error {
 	log, libraries := newLogs(os.Stderr, f.development)
 	ctrl.SetLogger(libraries)
 	klog.SetLogger(libraries.WithName("client"))
+	redirectStandardLog(libraries)
 	tuneProcessors()
 	tuneMemory(ctx, log, memlimit.FromCgroup)
 	f.process.Config, f.process.Options.Log = config, log

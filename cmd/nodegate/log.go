@@ -4,6 +4,8 @@ package main
 
 import (
 	"io"
+	stdlog "log"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
@@ -59,4 +61,26 @@ func (l limited) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.
 		return checked
 	}
 	return l.Core.Check(e, checked)
+}
+
+// redirectStandardLog makes the logger of the libraries log what Go's own libraries write to the
+// standard log.
+func redirectStandardLog(libraries logr.Logger) {
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(standardLog{libraries})
+}
+
+// standardLog is the output of the standard log. The HTTP server of the metrics port writes errors of
+// handshakes to it, with which every client could fill the log: they are discarded.
+type standardLog struct{ to logr.Logger }
+
+// handshakeError is how such an error begins.
+const handshakeError = "http: TLS handshake error"
+
+// Write implements io.Writer.
+func (s standardLog) Write(line []byte) (int, error) {
+	if text := strings.TrimSpace(string(line)); !strings.HasPrefix(text, handshakeError) {
+		s.to.Info(text)
+	}
+	return len(line), nil
 }

@@ -4,8 +4,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
+	stdlog "log"
 	"os"
 	"regexp"
 	"strings"
@@ -66,6 +68,20 @@ func TestLogFormat(t *testing.T) {
 	a, b := line(own, &out), line(libraries, &out)
 	if a != b || strings.Count(a, "TIME") != 2 || strings.Count(a, "STACK") != 1 {
 		t.Errorf("nodegate writes\n%sbut the libraries write\n%s", a, b)
+	}
+}
+
+// What Go's own libraries log has the same format. Errors of handshakes are discarded.
+func TestStandardLog(t *testing.T) {
+	defer stdlog.SetOutput(stdlog.Writer())
+	defer stdlog.SetFlags(stdlog.Flags())
+	var out bytes.Buffer
+	_, libraries := newLogs(&out, false)
+	redirectStandardLog(libraries)
+	stdlog.Print("http: TLS handshake error from 10.0.0.1:1234: client sent an HTTP request to an HTTPS server")
+	stdlog.Print("http: panic serving 10.0.0.1:1234: oh\ngoroutine 1:")
+	if got := out.String(); strings.Count(got, "\n") != 1 || !json.Valid([]byte(got)) || !strings.Contains(got, `"msg":"http: panic serving 10.0.0.1:1234: oh\ngoroutine 1:"`) {
+		t.Errorf("log %q, want one line in JSON about the panic", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -132,6 +133,11 @@ func TestWhoMayReadMetrics(t *testing.T) {
 		t.Errorf("probes without a token: %v", err)
 	}
 	r.terminate()
+	for line := range strings.Lines(r.log.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("the log has a line that is not JSON: %s", line)
+		}
+	}
 }
 
 func TestMetricsForEveryone(t *testing.T) {
