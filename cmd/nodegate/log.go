@@ -55,9 +55,13 @@ func (l limited) With(fields []zapcore.Field) zapcore.Core {
 	return limited{l.Core.With(fields), l.limiter}
 }
 
+// probesLogger is the name of the logger that logs each failing health probe, without the cause, which
+// nodegate itself logs. Every client could fill the log with such probes.
+const probesLogger = "controller-runtime.healthz"
+
 // Check implements zapcore.Core.
 func (l limited) Check(e zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if !l.limiter.Allow() {
+	if e.LoggerName == probesLogger || !l.limiter.Allow() {
 		return checked
 	}
 	return l.Core.Check(e, checked)

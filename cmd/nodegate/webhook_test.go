@@ -53,8 +53,11 @@ func TestWebhookServes(t *testing.T) {
 	mounted := t.TempDir()
 	r := startReplica(t, path, "--birth", "webhook", "--webhook-bind-address", address, "--webhook-certificate-dir", mounted)
 	secret := certify(t, api, c.Kubeconfig())
-	if err := r.healthy("/readyz"); err == nil {
-		t.Error("the replica is ready before it has a certificate")
+	eventually(t, "the replica is alive", func() error { return r.healthy("/healthz") })
+	for range 10 {
+		if err := r.healthy("/readyz"); err == nil {
+			t.Error("the replica is ready before it has a certificate")
+		}
 	}
 	for name, content := range secret.Data {
 		if err := os.WriteFile(filepath.Join(mounted, name), content, 0o600); err != nil {
@@ -80,6 +83,11 @@ func TestWebhookServes(t *testing.T) {
 		t.Error("the metrics do not contain the time from which the certificate is valid")
 	}
 	r.terminate()
+	for text, want := range map[string]int{`"check":"webhook","cause":"the webhook has no certificate yet`: 1, "healthz check failed": 0} {
+		if got := strings.Count(r.log.String(), text); got != want {
+			t.Errorf("%d lines in the log contain %q, want %d", got, text, want)
+		}
+	}
 }
 
 // certify runs 'nodegate webhook-certificate' twice, and returns the created certificate.

@@ -38,8 +38,8 @@ func (c *Controller) Live() error {
 		return nil
 	}
 	if requested := c.liveness.requested.Load(); requested != 0 {
-		if waited := now.Sub(time.Unix(0, requested)); waited > livenessTimeout {
-			return fmt.Errorf("no worker has processed a node for %s", waited.Round(time.Second))
+		if now.Sub(time.Unix(0, requested)) > livenessTimeout {
+			return fmt.Errorf("no worker has processed a node for more than %s", livenessTimeout)
 		}
 	}
 	return nil

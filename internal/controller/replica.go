@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -98,13 +97,9 @@ func (r *replica) addTo(m manager.Manager) error {
 		addDebugHandler(m, r.serveNode),
 		m.Add(manager.RunnableFunc(r.feed.Run)),
 		m.Add(manager.RunnableFunc(r.run)),
-		m.AddReadyzCheck("feeds", check(r.Ready)),
-		m.AddHealthzCheck("loop", check(r.Live)),
+		m.AddReadyzCheck("feeds", check(r.process.Options.Log, "feeds", r.Ready)),
+		m.AddHealthzCheck("loop", check(r.process.Options.Log, "loop", r.Live)),
 	)
-}
-
-func check(f func() error) healthz.Checker {
-	return func(*http.Request) error { return f() }
 }
 
 // newTerm creates the Controller of the next term, and makes it the current one.

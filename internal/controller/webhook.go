@@ -88,7 +88,7 @@ func (p *Process) serveWebhook(m manager.Manager, gates func() ([]gate.Gate, boo
 	return errors.Join(
 		m.Add(server),
 		m.Add(certificate),
-		m.AddReadyzCheck("webhook", check(certificate.Ready)),
+		m.AddReadyzCheck("webhook", check(p.Options.Log, "webhook", certificate.Ready)),
 	)
 }
 
