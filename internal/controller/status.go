@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -118,24 +119,35 @@ func (r *reporter) await(ctx context.Context, known []<-chan struct{}) {
 	}
 }
 
-// report updates the metrics of every gate, and writes its status if that has changed.
+// report updates the metrics of every gate, and writes its status if that has changed. If the API
+// server takes too long to answer, it sends no further requests, because the metrics of the other
+// gates must not wait for it. The next report continues with the gates that have not failed.
 func (r *reporter) report(ctx context.Context) {
 	set := r.set.Load()
 	r.last = r.observe(set, r.last)
 	r.syncGates(set)
 	r.logUnlisted(set)
-	for _, name := range set.Names() {
+	began := r.clock.Now()
+	for _, name := range r.byRetry(set) {
 		if ctx.Err() != nil {
 			return
 		}
 		ng := set.Declared[name]
 		last := r.gates[ng.UID]
-		status := r.measure(ctx, r.last, ng, last)
-		if r.clock.Now().Before(last.retryAt) {
+		late := r.clock.Since(began) >= statusTimeout
+		status := r.measure(ctx, r.last, ng, last, late)
+		if late || r.clock.Now().Before(last.retryAt) {
 			continue
 		}
 		r.recordWrite(ctx, name, last, r.write(ctx, ng, last, status))
 	}
+}
+
+// byRetry returns the names of the gates, those first whose last write has not failed, and then those
+// that have waited for the longest time.
+func (r *reporter) byRetry(set *gateset.Set) []string {
+	retryAt := func(name string) time.Time { return r.gates[set.Declared[name].UID].retryAt }
+	return slices.SortedStableFunc(slices.Values(set.Names()), func(a, b string) int { return retryAt(a).Compare(retryAt(b)) })
 }
 
 // syncGates drops deleted gates, and initializes new ones with their current status. The
@@ -187,8 +199,9 @@ func (r *reporter) recordWrite(ctx context.Context, name string, last *reported,
 	last.failures++
 }
 
-// measure returns a gate's current status, and sets the gate's metrics.
-func (r *reporter) measure(ctx context.Context, o *observed, ng *v1alpha1.NodeGate, last *reported) v1alpha1.NodeGateStatus {
+// measure returns a gate's current status, and sets the gate's metrics. If it is late, it sends no
+// requests, and the status does not describe a writer that has begun to contend.
+func (r *reporter) measure(ctx context.Context, o *observed, ng *v1alpha1.NodeGate, last *reported, late bool) v1alpha1.NodeGateStatus {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	last.inherited = last.inherited && !r.ledger.IsEvaluated(ng.Name)
@@ -203,7 +216,9 @@ func (r *reporter) measure(ctx context.Context, o *observed, ng *v1alpha1.NodeGa
 		r.metrics.NotClosedAtBirth(ng.Name)
 	}
 	r.reportMode(ng, last)
-	r.identifyWriter(ctx, ng, last, &summary.Contended)
+	if !late {
+		r.identifyWriter(ctx, ng, last, &summary.Contended)
+	}
 	status := r.status(o, ng, last, summary)
 	r.metrics.GateNodes(ng.Name, status.Nodes)
 	r.metrics.GateNonMembers(ng.Name, status.NonMembers)
