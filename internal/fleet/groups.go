@@ -67,8 +67,8 @@ func (l *Groups) Of(key GroupKey, node string) gate.Group {
 // Put stores a node's fitness in its group; it leaves its former group. An empty name of
 // the group means that the node has none. Put returns the nodes that must be reconciled,
 // because it has changed whether their group is complete. The node itself is one of them:
-// it may have been decided before the others changed. So is a node that joins a group whose
-// gate closes together.
+// it may have been decided before the others changed. So is a node that joins a group, if it
+// waits although the group is complete, or if the gate closes together.
 func (l *Groups) Put(key GroupKey, t *gate.Together, node string, m gate.GroupMember) []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,8 +99,11 @@ func (l *Groups) Put(key GroupKey, t *gate.Together, node string, m gate.GroupMe
 	}
 	of.members.Set(node, m)
 	changed := of.update(t)
-	if t.Closes && !known && !slices.Contains(changed, node) {
-		changed = append(changed, node) // an open node may have missed that the group became incomplete
+	// A node that joins was not told what changed while it was decided: that the group became
+	// complete, for which it waits, or incomplete, for which it may have to close.
+	missed := !known && (t.Closes || m.Waits && of.complete)
+	if missed && !slices.Contains(changed, node) {
+		changed = append(changed, node)
 	}
 	return append(affected, changed...)
 }

@@ -87,17 +87,23 @@ func TestGroupsSize(t *testing.T) {
 	}
 }
 
-// A node that joins the group of a gate that closes together is decided again: it may have
-// been decided before another node was lost.
+// A node that joins a group is decided again if it may have been decided before others changed: one
+// that waits, before the group became complete, and with closeTogether any other, before a node was
+// lost.
 func TestGroupsJoined(t *testing.T) {
 	l, closes := NewGroups(), *ofThree
 	closes.Closes = true
 	for _, step := range []struct {
-		gate *gate.Together
-		node string
-		want string
-	}{{&closes, "n1", "n1"}, {&closes, "n1", ""}, {&closes, "n2", "n2"}, {ofThree, "n4", "n1 n2 n4"}, {&closes, "n5", "n5"}, {ofThree, "n6", ""}} {
-		if got := sorted(l.Put(inRack("r1"), step.gate, step.node, isFit)); got != step.want {
+		gate   *gate.Together
+		node   string
+		member gate.GroupMember
+		want   string
+	}{
+		{&closes, "n1", isFit, "n1"}, {&closes, "n1", isFit, ""}, {&closes, "n2", isFit, "n2"}, {ofThree, "n3", isUnfit, ""},
+		{ofThree, "n4", isFit, "n1 n2 n3 n4"}, {&closes, "n5", isFit, "n5"}, {&closes, "n6", isOpen, "n6"},
+		{ofThree, "n7", isFit, "n7"}, {ofThree, "n7", isFit, ""}, {ofThree, "n8", isOpen, ""}, {ofThree, "n9", isUnfit, ""},
+	} {
+		if got := sorted(l.Put(inRack("r1"), step.gate, step.node, step.member)); got != step.want {
 			t.Errorf("%s: %q is affected, want %q", step.node, got, step.want)
 		}
 	}
@@ -170,8 +176,8 @@ func TestGroupsOutdated(t *testing.T) {
 }
 
 // After any events, lost, doubled and in any order, the groups are those of the last state
-// that was stored for each node, and a group's nodes are affected exactly when it becomes
-// complete or incomplete.
+// that was stored for each node. A group's nodes are affected exactly when it becomes
+// complete or incomplete, and a node that waits when it joins a complete group.
 func TestGroupsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, of := NewGroups(), rapid.SampledFrom([]*gate.Together{ofThree, ofAll}).Draw(t, "gate")
@@ -209,6 +215,7 @@ func TestGroupsProperty(t *testing.T) {
 				return names
 			}
 			var affected []string
+			joins := false
 			switch rapid.IntRange(0, 9).Draw(t, "event") {
 			case 0:
 				affected = l.Forget(node, func(string) *gate.Together { return of })["g"]
@@ -224,11 +231,15 @@ func TestGroupsProperty(t *testing.T) {
 				for range rapid.IntRange(1, 2).Draw(t, "times") {
 					affected = append(affected, l.Put(GroupKey{"g", since, s.rack}, of, node, s.member)...)
 				}
+				joins = nodes[node].rack != s.rack && s.member.Waits
 				if nodes[node] = s; s.rack == "" {
 					delete(nodes, node)
 				}
 			}
 			var want []string
+			if rack := nodes[node].rack; joins && complete(rack) && before[rack] {
+				want = append(want, node)
+			}
 			for _, rack := range racks[1:] {
 				if complete(rack) != before[rack] {
 					want = append(want, members(rack)...)
