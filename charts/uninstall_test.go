@@ -356,11 +356,9 @@ func (i *installation) byHelmWhichGoesFirst() {
 	if i.get(node.Name, node); hasKey(node, heldKey) || hasKey(node, requiredKey) {
 		i.Errorf("the released node has %v", node.Spec.Taints)
 	}
-	if i.hook == nil { // with the webhook, Helm leaves nothing that shows the namespace
-		output, err := exec.Command(i.program, "uninstall", "--namespace=elsewhere", "--kubeconfig", i.cluster.Kubeconfig()).CombinedOutput()
-		if want := "nodegate is installed in namespace " + namespace; err == nil || !strings.Contains(string(output), want) {
-			i.Errorf("uninstalling from another namespace: %v, want %q:\n%s", err, want, output)
-		}
+	output, err := exec.Command(i.program, "uninstall", "--namespace=elsewhere", "--kubeconfig", i.cluster.Kubeconfig()).CombinedOutput()
+	if want := "nodegate is installed in namespace " + namespace; err == nil || !strings.Contains(string(output), want) {
+		i.Errorf("uninstalling from another namespace: %v, want %q:\n%s", err, want, output)
 	}
 	i.uninstall()
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/release"
 )
@@ -24,25 +25,27 @@ func (u *uninstaller) checkNamespace(ctx context.Context) error {
 	if bound || err != nil {
 		return err
 	}
-	return u.checkParameters(ctx)
+	return u.checkLeftovers(ctx)
 }
 
-// checkParameters returns an error if parameters exist only in another namespace. The controller has
-// created them, so 'helm uninstall' leaves them.
-func (u *uninstaller) checkParameters(ctx context.Context) error {
-	parameters := u.parameters()
-	all, err := u.list(ctx, parameters[0].resource(), "", "")
-	if err != nil {
-		return fmt.Errorf("determining nodegate's namespace: %w", err)
-	}
+// checkLeftovers returns an error if objects that the controller has created exist only in another
+// namespace: 'helm uninstall' leaves them. With the webhook, there are no parameters, but a Lease.
+func (u *uninstaller) checkLeftovers(ctx context.Context) error {
+	lease := named("coordination.k8s.io/v1", "Lease", v1alpha1.LeaseName)
 	elsewhere := ""
-	for i := range all {
-		switch found := &all[i]; {
-		case !slices.ContainsFunc(parameters, func(o object) bool { return o.name == found.Name }):
-		case found.Namespace == u.Namespace:
-			return nil
-		default:
-			elsewhere = cmp.Or(elsewhere, found.Namespace)
+	for _, o := range append(u.parameters(), lease) {
+		all, err := u.list(ctx, o.resource(), "", "")
+		if err != nil {
+			return fmt.Errorf("determining nodegate's namespace: %w", err)
+		}
+		for i := range all {
+			switch found := &all[i]; {
+			case found.Name != o.name:
+			case found.Namespace == u.Namespace:
+				return nil
+			default:
+				elsewhere = cmp.Or(elsewhere, found.Namespace)
+			}
 		}
 	}
 	if elsewhere != "" {

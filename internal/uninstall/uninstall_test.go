@@ -50,17 +50,20 @@ func TestRateLimitIsKept(t *testing.T) {
 }
 
 // If the permissions are already deleted, such as by 'helm uninstall', nodegate's namespace follows
-// from the parameter that remains.
+// from the parameter or the Lease that remains.
 func TestCheckNamespace(t *testing.T) {
 	const parameters, bindings = "/api/v1/podtemplates", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nodegate"
+	const leases = "/apis/coordination.k8s.io/v1/leases"
 	const wrong = "nodegate is installed in namespace there, not in here: use --namespace=there"
-	parameter := func(namespaces ...string) string {
+	list := func(name string, namespaces ...string) string {
 		items := []string{`{"metadata": {"name": "unrelated", "namespace": "a"}}`}
 		for _, namespace := range namespaces {
-			items = append(items, `{"metadata": {"name": "nodegate-birth", "namespace": "`+namespace+`"}}`)
+			items = append(items, `{"metadata": {"name": "`+name+`", "namespace": "`+namespace+`"}}`)
 		}
 		return `{"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList", "items": [` + strings.Join(items, ",") + "]}"
 	}
+	parameter := func(namespaces ...string) string { return list("nodegate-birth", namespaces...) }
+	lease := func(namespaces ...string) string { return list("nodegate", namespaces...) }
 	binding := func(namespace string) string {
 		return `{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "subjects": [{"kind": "ServiceAccount", "namespace": "` + namespace + `"}]}`
 	}
@@ -75,6 +78,9 @@ func TestCheckNamespace(t *testing.T) {
 		"parameter elsewhere":      {map[string]string{parameters: parameter("there", "where")}, wrong},
 		"parameters in both":       {map[string]string{parameters: parameter("elsewhere", "here")}, ""},
 		"parameters are not known": {nil, "determining nodegate's namespace: "},
+		"lease":                    {map[string]string{parameters: parameter(), leases: lease("here", "there")}, ""},
+		"lease elsewhere":          {map[string]string{parameters: parameter(), leases: lease("there")}, wrong},
+		"lease and parameter":      {map[string]string{parameters: parameter("there"), leases: lease("here")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
