@@ -31,14 +31,16 @@ var workloadKinds = map[string]string{
 	"deployment": "deployment", "deployments": "deployment", "deploy": "deployment", "deployment.apps": "deployment", "deployments.apps": "deployment",
 }
 
-// parseWorkload parses KIND/NAMESPACE/NAME. ok is false if the argument does not start with
-// the kind of a workload.
+// parseWorkload parses KIND/NAMESPACE/NAME. ok is false if the argument may name a node.
 func parseWorkload(arg string) (w workload, ok bool, err error) {
 	kind, rest, _ := strings.Cut(arg, "/")
-	if w.kind, ok = workloadKinds[kind]; !ok {
-		return w, false, nil
-	}
 	w.namespace, w.name, _ = strings.Cut(rest, "/")
+	switch w.kind, ok = workloadKinds[kind]; {
+	case !ok && w.name == "":
+		return w, false, nil
+	case !ok:
+		return w, true, fmt.Errorf("%q is neither a node, pod/NAMESPACE/NAME nor deployment/NAMESPACE/NAME: for objects of other kinds, specify one of their pods", arg)
+	}
 	if w.namespace == "" || w.name == "" || strings.Contains(w.name, "/") {
 		return w, true, fmt.Errorf("%q is not a valid %s: use %s/NAMESPACE/NAME", arg, w.kind, w.kind)
 	}

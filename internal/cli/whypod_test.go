@@ -57,6 +57,17 @@ metadata:
 	}
 }
 
+// The error for an object of another kind, whose name looks like that of a pod, says what to use.
+func TestWhyOtherKinds(t *testing.T) {
+	for _, arg := range []string{"sts/web/db", "daemonsets/kube-system/agent", "node/web/n1"} {
+		status, out, err := run(t, "why", arg, "--server", "http://127.0.0.1:1")
+		want := fmt.Sprintf("error: %q is neither a node, pod/NAMESPACE/NAME nor deployment/NAMESPACE/NAME: for objects of other kinds, specify one of their pods\n", arg)
+		if status != exitError || out != "" || err != want {
+			t.Errorf("%s: exit status %d:\n%s%s", arg, status, out, err)
+		}
+	}
+}
+
 // Without NodeGates, the records of gates from files are explained.
 func TestWhyPodWithoutNodeGates(t *testing.T) {
 	bare, _, _ := strings.Cut(heldNode, "  annotations:")
