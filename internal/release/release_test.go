@@ -265,8 +265,8 @@ func TestJudge(t *testing.T) {
 	}{
 		"nodegate is gone":                         {},
 		"the gates are deleted":                    {situation: situation{running: true}},
-		"a gate exists":                            {situation: situation{running: true, gates: exists}, refusal: "kubectl delete nodegates g)"},
-		"a gate exists, forced":                    {situation: situation{running: true, gates: exists}, options: Options{Force: true}, remark: "nodegate is running. Its gates (g) close"},
+		"a gate exists":                            {situation: situation{running: true, gates: exists}, refusal: "they would close again on nodes that were created after them, and treat older nodes according to existingNodes. Delete the gates instead, which opens them on all nodes (kubectl delete nodegates g)"},
+		"a gate exists, forced":                    {situation: situation{running: true, gates: exists}, options: Options{Force: true}, remark: "nodegate is running. Its gates (g) close again on nodes that were created after them, and treat older nodes according to existingNodes"},
 		"another gate exists":                      {situation: situation{running: true, gates: map[string]bool{"other": true}}},
 		"a gate exists that is not to be released": {situation: situation{running: true, gates: exists}, options: Options{Gates: []string{"other"}}},
 		"a gate exists, but no controller":         {situation: situation{gates: exists}, remark: "nodegate is not running"},

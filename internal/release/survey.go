@@ -114,7 +114,7 @@ func (s *situation) judge(nodes []*gate.Node, o *Options) (remarks []string, ref
 	case s.runningUnknown != nil && len(existing)+len(files) > 0:
 		return nil, unknown(s.runningUnknown)
 	case s.running && len(existing) > 0:
-		return nil, fmt.Errorf("nodegate is running and the gates still exist: they would close again on new nodes, and treat the others according to existingNodes. "+
+		return nil, fmt.Errorf("nodegate is running and the gates still exist: they would close again on nodes that were created after them, and treat older nodes according to existingNodes. "+
 			"Delete the gates instead, which opens them on all nodes (kubectl delete nodegates %s), or use --force to release the nodes anyway", strings.Join(existing, " "))
 	case s.running && len(files) > 0:
 		return nil, fmt.Errorf("nodegate is running, and may still read these gates from files: %s. Remove the gates from the files, which opens them on all nodes, or use --force to release the nodes anyway", listed(files))
@@ -124,7 +124,7 @@ func (s *situation) judge(nodes []*gate.Node, o *Options) (remarks []string, ref
 	case s.runningUnknown != nil:
 		remarks = append(remarks, fmt.Sprintf("it is unknown whether nodegate is running (%v). If it is, its gates (%s) may close on these nodes again", s.runningUnknown, listed(existing)))
 	case s.running: // by force
-		remarks = append(remarks, fmt.Sprintf("nodegate is running. Its gates (%s) close again on new nodes, and treat the others according to existingNodes", listed(existing)))
+		remarks = append(remarks, fmt.Sprintf("nodegate is running. Its gates (%s) close again on nodes that were created after them, and treat older nodes according to existingNodes", listed(existing)))
 	default:
 		remarks = append(remarks, fmt.Sprintf("nodegate is not running. When it runs again, its gates (%s) treat these nodes as if they had not seen them before: see existingNodes", listed(existing)))
 	}
