@@ -29,10 +29,10 @@ const (
 //
 // It does not use this machine's clock, which may be wrong by any time: like the replicas, it
 // observes whether the Lease changes. If it does not, this takes a second longer than a Lease lasts.
-// observing is called before with how long that is.
-func Running(ctx context.Context, core kubernetes.Interface, namespace string, observing func(lasts time.Duration)) (bool, error) {
+// observing is called before with the holder of the Lease, and how long the Lease lasts.
+func Running(ctx context.Context, core kubernetes.Interface, namespace string, observing func(holder string, lasts time.Duration)) (bool, error) {
 	_, running, err := observeLease(ctx, core, namespace, func(l *coordinationv1.Lease) bool {
-		observing(duration(l))
+		observing(*l.Spec.HolderIdentity, duration(l))
 		return false
 	})
 	return running, err

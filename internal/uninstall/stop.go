@@ -36,7 +36,7 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 		return nil
 	}
 	var limit time.Time // for renewals
-	reported := false
+	lease := ""
 	for {
 		if err := u.waitForPods(ctx); err != nil {
 			return err
@@ -44,11 +44,11 @@ func (u *uninstaller) stopController(ctx context.Context) error {
 		if limit.IsZero() {
 			limit = time.Now().Add(stopLimit)
 		}
-		lease := fmt.Sprintf("the Lease %s/%s is held", u.Namespace, v1alpha1.LeaseName)
-		running, err := release.Running(ctx, u.core, u.Namespace, func(lasts time.Duration) {
-			if !reported {
-				u.report("waiting for nodegate to stop: %s, and lasts for %s", lease, lasts)
-				reported = true
+		running, err := release.Running(ctx, u.core, u.Namespace, func(holder string, lasts time.Duration) {
+			first := lease == ""
+			lease = fmt.Sprintf("%q holds the Lease %s/%s", holder, u.Namespace, v1alpha1.LeaseName)
+			if first {
+				u.report("waiting for nodegate to stop: %s, which lasts for %s", lease, lasts)
 			}
 		})
 		switch {

@@ -107,7 +107,7 @@ func TestCheckNamespace(t *testing.T) {
 
 // Whether nodegate still runs does not depend on this machine's clock.
 func TestStopController(t *testing.T) {
-	const held = "nodegate is still running (the Lease here/nodegate is held): stop it, and run the command again"
+	const held = "nodegate is still running (\"a\" holds the Lease here/nodegate): stop it, and run the command again"
 	for name, c := range map[string]struct {
 		holder string
 		// age is the time since the renewal by this machine's clock, and renewals is the number of
@@ -164,7 +164,7 @@ func TestStopController(t *testing.T) {
 					waits = "0s: waiting for nodegate to stop: pods in namespace here: nodegate-1\n"
 				}
 				if c.holder != "" {
-					waits += fmt.Sprintf("%s: waiting for nodegate to stop: the Lease here/nodegate is held, and lasts for %s\n", c.pods, time.Duration(cmp.Or(c.lasts, 2))*time.Second)
+					waits += fmt.Sprintf("%s: waiting for nodegate to stop: %q holds the Lease here/nodegate, which lasts for %s\n", c.pods, c.holder, time.Duration(cmp.Or(c.lasts, 2))*time.Second)
 				}
 				if out.String() != waits {
 					t.Errorf("output:\n%swant:\n%s", out, waits)
