@@ -93,6 +93,11 @@ func parse(args []string, help io.Writer) (*options, error) {
 	if o.rounds < 0 {
 		return nil, errors.New("--rounds must be at least 1")
 	}
+	if o.out != "" {
+		if info, err := os.Stat(o.out); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("--out must be an existing directory, which %s is not", o.out)
+		}
+	}
 	return &o, nil
 }
 

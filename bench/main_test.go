@@ -10,7 +10,7 @@ import (
 )
 
 func TestCommandLine(t *testing.T) {
-	for _, args := range [][]string{{"-rounds=-1"}, {"x"}, {"-rounds=many"}, {"-no-such-flag"}} {
+	for _, args := range [][]string{{"-rounds=-1"}, {"x"}, {"-rounds=many"}, {"-no-such-flag"}, {"-out=no/such"}, {"-out=main.go"}} {
 		if _, err := parse(args, io.Discard); err == nil {
 			t.Errorf("%v is accepted", args)
 		}
@@ -18,7 +18,7 @@ func TestCommandLine(t *testing.T) {
 	for command, args := range map[string][]string{
 		"go run ./bench":                           nil,
 		"go run ./bench -quick":                    {"-quick"},
-		"go run ./bench -quick -rounds 3 -only P1": {"-only=P1", "-rounds=3", "-quick", "-out=x"},
+		"go run ./bench -quick -rounds 3 -only P1": {"-only=P1", "-rounds=3", "-quick", "-out=."},
 	} {
 		o, err := parse(args, io.Discard)
 		if err != nil || o.command() != command {
