@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -103,17 +104,23 @@ func (f *fleet) changeGate(ctx context.Context, rng *rand.Rand) error {
 	})
 }
 
-// putGate creates or updates the gate with its original spec and a change.
+// putGate creates or updates the gate with its original spec and a change. It tries again if the gate is
+// written, created or deleted meanwhile: nodegate writes its status, and churn changes gates, too.
 func (f *fleet) putGate(ctx context.Context, ng *v1alpha1.NodeGate, change func(*v1alpha1.NodeGateSpec)) error {
 	change(&ng.Spec)
-	have := &v1alpha1.NodeGate{}
-	err := f.admin.Get(ctx, client.ObjectKeyFromObject(ng), have)
-	if apierrors.IsNotFound(err) {
-		return f.admin.Create(ctx, ng)
+	meanwhile := func(err error) bool {
+		return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 	}
-	if err != nil {
-		return err
-	}
-	have.Spec = ng.Spec
-	return f.admin.Update(ctx, have)
+	return retry.OnError(retry.DefaultBackoff, meanwhile, func() error {
+		have := &v1alpha1.NodeGate{}
+		err := f.admin.Get(ctx, client.ObjectKeyFromObject(ng), have)
+		if apierrors.IsNotFound(err) {
+			return f.admin.Create(ctx, ng.DeepCopy())
+		}
+		if err != nil {
+			return err
+		}
+		have.Spec = ng.Spec
+		return f.admin.Update(ctx, have)
+	})
 }
