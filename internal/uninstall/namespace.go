@@ -33,14 +33,14 @@ func (u *uninstaller) checkNamespace(ctx context.Context) error {
 func (u *uninstaller) checkLeftovers(ctx context.Context) error {
 	lease := named("coordination.k8s.io/v1", "Lease", v1alpha1.LeaseName)
 	elsewhere := ""
-	for _, o := range append(u.parameters(), lease) {
-		all, err := u.list(ctx, o.resource(), "", "")
+	for _, objects := range [][]object{u.parameters(), {lease}} { // those of a kind
+		all, err := u.list(ctx, objects[0].resource(), "", "")
 		if err != nil {
 			return fmt.Errorf("determining nodegate's namespace: %w", err)
 		}
 		for i := range all {
 			switch found := &all[i]; {
-			case found.Name != o.name:
+			case !slices.ContainsFunc(objects, func(o object) bool { return o.name == found.Name }):
 			case found.Namespace == u.Namespace:
 				return nil
 			default:
