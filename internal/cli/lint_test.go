@@ -108,7 +108,7 @@ func TestLintOfFiles(t *testing.T) {
 }
 
 // A gate's condition Contended is about the gate in the cluster. It does not count for a gate in
-// files that has another taint or, if gates contradict each other, for gates of which one differs.
+// files that has another taint, nor that gates contradict each other if one of them differs.
 func TestLintOfFilesThatEndContention(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason, applied string

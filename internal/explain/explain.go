@@ -198,11 +198,8 @@ func conditionOf(v *gate.Verdict) string {
 func (f *Facts) explainSignals(v *gate.Verdict, g *gate.Gate) []Signal {
 	var all []Signal
 	for i, r := range v.Readings {
-		message := r.Message()
+		message := r.SnapshotMessage()
 		if r.Unseen() {
-			if r.Reason == v1alpha1.ReadingNotObserved {
-				message = r.Subject + " is unknown"
-			}
 			needed := g.Signals[i].Needs(f.Node.DaemonSets)
 			for j := range f.ReadErrors {
 				if f.ReadErrors[j].Hides(needed) {

@@ -19,12 +19,9 @@ func explainObstacle(v *gate.Verdict) *Obstacle {
 		return nil
 	}
 	r := v.Obstacle()
-	o := &Obstacle{Reason: v.Blocked, Message: r.Message(), Until: v.BlockedUntil.UTC()}
-	switch v.Blocked {
-	case v1alpha1.ReadingOpenAfter:
+	o := &Obstacle{Reason: v.Blocked, Message: r.SnapshotMessage(), Until: v.BlockedUntil.UTC()}
+	if v.Blocked == v1alpha1.ReadingOpenAfter {
 		o.Message += ", or earlier if the controller observed the signals' change earlier than the API shows"
-	case v1alpha1.ReadingNotObserved:
-		o.Message = r.Subject + " is unknown"
 	}
 	return o
 }

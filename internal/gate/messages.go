@@ -69,6 +69,15 @@ var messages = map[v1alpha1.ReadingReason]string{
 // Message returns a human-readable description of the reading.
 func (r Reading) Message() string { return message(r.Reason, r.Subject) }
 
+// SnapshotMessage is Message for a reading of facts that were read once: what has not been observed
+// could not be read, and will not be.
+func (r Reading) SnapshotMessage() string {
+	if r.Reason == v1alpha1.ReadingNotObserved {
+		return Printable(r.Subject) + " is unknown"
+	}
+	return r.Message()
+}
+
 func message(reason v1alpha1.ReadingReason, subject string) string {
 	format, ok := messages[reason]
 	if !ok {

@@ -187,8 +187,8 @@ func (g *Gate) Awaited() []int {
 	return g.signals(func(s *Signal, awaited bool) bool { return awaited && s.Held.Doubt != Unread })
 }
 
-// MayAwait returns the indexes of the signals of which it is unknown whether the closed gate waits
-// for them, because something could not be read.
+// MayAwait returns the indexes of the signals that the closed gate may wait for: something could not
+// be read.
 func (g *Gate) MayAwait() []int {
 	return g.signals(func(s *Signal, _ bool) bool { return s.Held.Doubt == Unread })
 }

@@ -88,7 +88,7 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 	out.Opens = out.State == v1alpha1.StateClosed && v.After != v1alpha1.StateClosed
 	t.times(&out, &r, g)
 	if v.Blocked != "" && out.State == v1alpha1.StateClosed {
-		out.Blocked = v.Obstacle().Message()
+		out.Blocked = v.Obstacle().SnapshotMessage()
 	}
 	if g != nil {
 		out.Signals = t.signals(&out, &r, g, v)
@@ -185,10 +185,7 @@ func (t *tracer) signals(out *Gate, r *gate.Record, g *gate.Gate, v *gate.Verdic
 	}
 	all := make([]Signal, 0, len(readings))
 	for i, is := range readings {
-		s := Signal{Name: g.Signals[i].Name, State: is.State.String(), Message: is.Message(), Held: t.held(out, is)}
-		if is.Unseen() && is.Reason == v1alpha1.ReadingNotObserved {
-			s.Message = is.Subject + " is unknown" // it was not read, and not only not observed yet
-		}
+		s := Signal{Name: g.Signals[i].Name, State: is.State.String(), Message: is.SnapshotMessage(), Held: t.held(out, is)}
 		s.Pod = t.pod(g.Signals[i].Signal, &is)
 		all = append(all, s)
 	}
