@@ -103,7 +103,9 @@ func (d *decider) silenceCloses(g *Gate) bool {
 	return false
 }
 
-// rememberBoot keeps the boot in an open gate's record usable for later comparison.
+// rememberBoot keeps the boot in an open gate's record usable for later comparison. A gate that
+// never closes again needs none. If its reclosePolicy is changed in the first minute after a
+// reboot, and the node becomes unreachable in that minute, readiness from before the boot counts.
 func (d *decider) rememberBoot(s *slot) {
 	r := s.after
 	switch {

@@ -53,8 +53,8 @@ func (a *Agent) followShutdowns(ctx context.Context) {
 }
 
 // announce sets the condition that announces the node's shutdown, and returns when the gates are
-// closed, or removes a condition that the agent has set. A condition that another writer has set
-// stays as it is, but the gates close for it, too. Removing is repeated until it succeeds, even if
+// closed, or removes a condition that the agent has set. A condition that another writer has set to
+// True stays as it is, and the gates close for it, too; one that is False is replaced. Removing is repeated until it succeeds, even if
 // the API server rejects it: the gates stay closed until then. The announcement of a former boot is
 // removed when the Node shows the current one: until then, all that is known of the node is from the
 // former boot, and the controller would conclude that the shutdown was cancelled.

@@ -20,7 +20,8 @@ import (
 )
 
 // ruleVersions are the versions of DeviceTaintRules, in order of preference: v1 is served
-// since Kubernetes 1.37, the others only if they are enabled.
+// since Kubernetes 1.37, the others only if they are enabled. A rule of v1alpha3 can also select
+// devices by class or by CEL, which is ignored: more devices then count as tainted.
 var ruleVersions = []string{"v1", "v1beta2", "v1alpha3"}
 
 // ruleResource is the resource of DeviceTaintRules.
