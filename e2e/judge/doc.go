@@ -6,6 +6,6 @@
 // of a Node against the facts that were committed before it.
 //
 // It shares no code with the core, the signals or the controller, so it does not
-// repeat their mistakes. docs/reliability.md defines the rules and lists what is not
-// judged.
+// repeat their mistakes. README.md defines the rules, and docs/reliability.md lists what is
+// not judged.
 package judge

@@ -14,7 +14,7 @@ import (
 	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
-// Rule is the identifier of a rule in docs/reliability.md.
+// Rule is the identifier of a rule in README.md.
 type Rule string
 
 // The rules.
