@@ -5,4 +5,24 @@
 //
 // The package is pure: it has no client, clock, logger or source of randomness,
 // performs no I/O and starts no goroutines. The controller and all tools call Decide.
+//
+// Where to find what:
+//
+//	decide.go, slot.go, taints.go      the steps of a decision, one gate in it, and its result
+//	gate.go, signal.go, facts.go       what a decision reads: gates, signals, and facts about the node
+//	record.go                          a gate's state on a node, in an annotation
+//	accept.go                          which gates are in force
+//	birth.go                           Nodes that are being created
+//	membership.go, idle.go             which other nodes become members
+//	open.go                            when a closed gate opens
+//	soak.go, minclosed.go, deadline.go, together.go    what it waits for besides its signals
+//	reclose.go, boot.go, liveness.go   when an open gate closes again
+//	evidence.go, podmark.go, run.go    what counts as evidence of the current boot
+//	follow.go, ring.go                 closeWhen, and gates that contradict each other
+//	outofservice.go                    the taint that detaches volumes
+//	mode.go, override.go               DryRun and Paused, and overrides of users
+//	orphan.go, release.go              gates that no longer exist, or are to be removed from nodes
+//	bypass.go, rejection.go            pods that started, or were rejected, while a gate was closed
+//	condition.go                       conditions that gates publish on Nodes
+//	parts.go, change.go                which gates must be decided after a change
 package gate
