@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package descheduler reads the policies of sigs.k8s.io/descheduler, whose plugin
-// RemovePodsViolatingNodeTaints evicts pods because of taints that evict nobody by
+// RemovePodsViolatingNodeTaints evicts pods because of taints that evict no pods by
 // themselves. It gets texts and objects, and does no I/O.
 package descheduler
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package telemetry has the metrics and Events of the controller.
+// Package telemetry contains the metrics and Events of the controller.
 package telemetry
 
 import (

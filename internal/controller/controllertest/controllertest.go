@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllertest has what the tests of the controller and of births share: gates, a
+// Package controllertest contains what the tests of the controller and of births share: gates, a
 // client of a fake API server that closes Nodes at birth, and a log.
 package controllertest
 

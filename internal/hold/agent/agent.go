@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package agent runs on each node. It tells the plugin of the container runtime which gates
-// are closed on the node, and which of its pods wait for them.
+// Package agent runs on each node. It writes, for the plugin of the container runtime, which
+// gates are closed on the node, and which of its pods wait for them. It can also announce
+// shutdowns.
 package agent
 
 import (
