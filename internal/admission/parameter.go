@@ -84,7 +84,7 @@ func requirements(selector metav1.LabelSelector) ([]corev1.NodeSelectorRequireme
 // each of the others an error, by name.
 func Fit(entries []Entry) (fitting []Entry, tooMany map[string]error) {
 	tooMany = make(map[string]error)
-	left := room{maxGates, maxRequirements, maxValues, maxBytes}
+	left := capacity{maxGates, maxRequirements, maxValues, maxBytes}
 	for _, e := range entries {
 		if !left.take(e.size()) {
 			tooMany[e.Name] = fmt.Errorf("the API server closes at most %d gates on new nodes, whose node selectors have at most %d requirements, "+
@@ -97,15 +97,15 @@ func Fit(entries []Entry) (fitting []Entry, tooMany map[string]error) {
 	return fitting, tooMany
 }
 
-// room is what can still be added to a parameter.
-type room struct{ entries, requirements, values, bytes int }
+// capacity is what can still be added to a parameter.
+type capacity struct{ entries, requirements, values, bytes int }
 
-// take takes room for an entry of this size, and reports whether it fits.
-func (r *room) take(requirements, values, bytes int) bool {
-	if r.entries < 1 || r.requirements < requirements || r.values < values || r.bytes < bytes {
+// take reduces the capacity by an entry of this size if the entry fits, and reports whether it does.
+func (c *capacity) take(requirements, values, bytes int) bool {
+	if c.entries < 1 || c.requirements < requirements || c.values < values || c.bytes < bytes {
 		return false
 	}
-	*r = room{r.entries - 1, r.requirements - requirements, r.values - values, r.bytes - bytes}
+	*c = capacity{c.entries - 1, c.requirements - requirements, c.values - values, c.bytes - bytes}
 	return true
 }
 

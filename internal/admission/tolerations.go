@@ -150,7 +150,7 @@ func Tolerate(tolerations []corev1.Toleration, entries []TolerationEntry) (all, 
 // order, and for each gate with an entry that does not fit an error, by name.
 func FitTolerations(entries []TolerationEntry) (fitting []TolerationEntry, tooMany map[string]error) {
 	tooMany = make(map[string]error)
-	left := room{maxTolerations, maxRequirements, maxValues, maxBytes}
+	left := capacity{maxTolerations, maxRequirements, maxValues, maxBytes}
 	taints := sets.New[gate.TaintID]()
 	for _, e := range entries {
 		id := gate.IDOf(e.Taint)

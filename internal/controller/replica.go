@@ -126,9 +126,10 @@ func (r *replica) successor(before *Controller) *Controller {
 	return c
 }
 
-// succeed copies what the Controller of the previous term knows, which no longer runs: the gates,
-// because health probes and the webhook need them at any time, and the keys that rules manage,
-// because lists of rules may fail for longer than gates wait for the first one.
+// succeed copies two things from the Controller of the previous term, which no longer runs: the
+// gates, because health probes and the webhook need them at any time, and the keys that
+// NodeReadinessRules manage, because listing these may fail for longer than gates wait for the
+// first list.
 func (c *Controller) succeed(before *Controller) {
 	c.set.Store(before.set.Load())
 	c.needs.Store(before.needs.Load())

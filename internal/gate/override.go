@@ -139,7 +139,7 @@ func (r *Record) TaintedSince(n *Node) time.Time {
 	return r.closedSince(n)
 }
 
-// IgnoredNoGate is why an override has no effect if the decision knows no gate that it applies to.
+// IgnoredNoGate is why an override has no effect if the decision includes no gate that it applies to.
 const IgnoredNoGate = "no gate of this name selects the node"
 
 // readOverrides reads the overrides on the node. It withdraws those that have ended. It

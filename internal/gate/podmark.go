@@ -27,8 +27,8 @@ func (p *Pod) mark() Incarnation {
 	return NewIncarnation(p.UID, []string{"marked", strconv.FormatInt(p.MarkedSince.Unix(), 10)})
 }
 
-// AppendKnown appends what an observer of the start of a boot knows of the pod from before it: its
-// containers, if it is ready or has run, and its mark.
+// AppendKnown appends what identifies the pod's state from before a boot, if the start of that boot
+// is observed now: its containers, if it is ready or has run, and its mark.
 func (p *Pod) AppendKnown(to []Incarnation) []Incarnation {
 	if p.Ready || p.Run != (Run{}) {
 		to = append(to, p.Incarnation)

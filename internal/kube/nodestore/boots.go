@@ -24,8 +24,8 @@ type boots struct {
 	deleted map[string]time.Time
 }
 
-// deletedFor is how long a deletion is remembered. What it tells about pods follows from
-// creation times afterwards.
+// deletedFor is how long a deletion is remembered. After that, creation times show which pods are
+// older than the Node.
 const deletedFor = time.Minute
 
 func newBoots(knownPods func(node string) []gate.Incarnation) boots {
