@@ -89,7 +89,8 @@ func (r *carried) add(v *gate.Verdict) {
 }
 
 // under returns what is handed on if the gates are those of the set: without times of signals
-// that the gates no longer have, and of groups of gates that have changed. What it contains is not modified, because decisions read it.
+// that the gates no longer have, and of groups of gates that have changed. What it contains is
+// not modified, because decisions read it.
 func (r *carried) under(set *gateset.Set) *carried {
 	changed := func(gate string) bool { return set.SignalsSince[gate] > r.seq }
 	if r.seq >= set.Seq {
