@@ -254,6 +254,9 @@ func TestUninstallWhileNodesRegister(t *testing.T) {
 	t.Logf("gates were closed on %d nodes after the deletion; uninstalling printed:\n%s", <-closed, output.String())
 	e.must(err)
 	e.isUninstalled()
+	if err := e.admin.Get(t.Context(), client.ObjectKey{Name: installation.Namespace}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace still exists (%v)", err)
+	}
 }
 
 // registerUntil registers nodes until ctx ends. It returns the number of nodes on which a

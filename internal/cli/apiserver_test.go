@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ import (
 )
 
 // apiServer is a fake API server with the objects that the verbs read. It records
-// writes, which change nothing.
+// writes. Only deletions change something: the object no longer exists.
 type apiServer struct {
 	*httptest.Server
 	// objects are in YAML, by path.
@@ -53,6 +54,9 @@ func (a *apiServer) answer(w http.ResponseWriter, r *http.Request) {
 	if a.refuse != nil && a.refuse(w, r) {
 		return
 	}
+	a.mu.Lock()
+	deleted := slices.Contains(a.writes, changeRequest{http.MethodDelete, r.URL.Path, false})
+	a.mu.Unlock()
 	if r.Method != http.MethodGet && r.Method != http.MethodHead && !strings.HasSuffix(r.URL.Path, "reviews") {
 		a.mu.Lock()
 		dry := r.URL.Query().Get("dryRun") == "All" || bytes.Contains(body, []byte(`"dryRun":["All"]`))
@@ -60,7 +64,7 @@ func (a *apiServer) answer(w http.ResponseWriter, r *http.Request) {
 		a.mu.Unlock()
 	}
 	text, known := a.objects[r.URL.Path]
-	if !known {
+	if !known || deleted {
 		refusal(w, http.StatusNotFound, "NotFound", fmt.Sprintf("the server could not find %s", r.URL.Path))
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/printer"
@@ -54,7 +55,8 @@ func (u *uninstaller) checkLeftovers(ctx context.Context) error {
 	return nil
 }
 
-// deleteNamespace deletes nodegate's namespace if it contains nothing else.
+// deleteNamespace deletes nodegate's namespace if it contains nothing else, and waits until it no
+// longer exists: until then, nothing can be created there.
 func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 	namespace := named("v1", "Namespace", u.Namespace)
 	if u.Namespace == metav1.NamespaceDefault || strings.HasPrefix(u.Namespace, "kube-") {
@@ -66,7 +68,7 @@ func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 	case err != nil:
 		return fmt.Errorf("reading %s: %w", &namespace, err)
 	case found.DeletionTimestamp != nil: // it is already being deleted
-		return nil
+		return u.awaitNamespace(ctx, &namespace)
 	}
 	if u.DryRun != release.DryRunNone { // nodegate's own objects still exist
 		u.report("namespace/%s deleted if it contains nothing else%s", u.Namespace, u.DryRun.Suffix())
@@ -80,7 +82,22 @@ func (u *uninstaller) deleteNamespace(ctx context.Context) error {
 		u.report("namespace/%s kept, because it contains %s", u.Namespace, printer.Some(others, 5))
 		return nil
 	}
-	return u.delete(ctx, namespace)
+	if err := u.delete(ctx, namespace); err != nil {
+		return err
+	}
+	return u.awaitNamespace(ctx, &namespace)
+}
+
+// awaitNamespace waits until a namespace that is being deleted no longer exists.
+func (u *uninstaller) awaitNamespace(ctx context.Context, namespace *object) error {
+	err := u.poll(ctx, settleLimit, func(ctx context.Context) (bool, error) {
+		_, err := u.objects.Resource(namespace.resource()).Get(ctx, namespace.name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return fmt.Errorf("%s is still being deleted: find out what it waits for (kubectl describe namespace %s), and run the command again", namespace, namespace.name)
+	}
+	return err
 }
 
 // otherObjects returns the objects in nodegate's namespace that are not nodegate's.
