@@ -26,11 +26,18 @@ type leadership struct {
 	namespace string
 	lease     *coordinationv1.Lease
 	err       error
+	// elsewhere is the error that nodegate is installed in another namespace. It is nil if it is not, or
+	// if that is unknown, because most users may not read ClusterRoleBindings.
+	elsewhere error
 }
 
 func readLeadership(ctx context.Context, reader *read.Reader, namespace string) leadership {
 	l := leadership{namespace: namespace}
-	l.lease, l.err = reader.Lease(ctx, namespace)
+	if l.lease, l.err = reader.Lease(ctx, namespace); apierrors.IsNotFound(l.err) {
+		if installed, err := release.CheckNamespace(ctx, reader.Core(), namespace); installed {
+			l.elsewhere = err
+		}
+	}
 	return l
 }
 
@@ -41,6 +48,8 @@ const isUnknown = "it is unknown whether a controller is running: "
 // run without leader election. The status of the gates shows whether any has run.
 func (l *leadership) controller(gates []v1alpha1.NodeGate, now time.Time) status.Controller {
 	switch {
+	case l.elsewhere != nil:
+		return status.Controller{Running: status.Unknown, Message: isUnknown + l.elsewhere.Error()}
 	case apierrors.IsNotFound(l.err):
 		missing := fmt.Sprintf("there is no Lease %s in namespace %s", v1alpha1.LeaseName, l.namespace)
 		const elsewhere = "; if nodegate is installed in another namespace, specify it with --namespace"

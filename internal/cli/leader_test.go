@@ -66,3 +66,23 @@ func TestLeaderWithoutLease(t *testing.T) {
 		t.Errorf("without gates: %+v", got)
 	}
 }
+
+// In the wrong namespace, the right one is named, if the user may read where nodegate is installed.
+func TestStatusNamesTheNamespace(t *testing.T) {
+	const binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nodegate"
+	for name, c := range map[string]struct{ subjects, forbidden, want string }{
+		"installed elsewhere": {"[{kind: ServiceAccount, namespace: infra, name: nodegate}]", "", "t is unknown whether a controller is running: nodegate is installed in namespace infra, not in nodegate-system: use --namespace=infra"},
+		"installed here":      {"[{kind: ServiceAccount, namespace: nodegate-system, name: nodegate}]", "", "here is no Lease nodegate in namespace nodegate-system: "},
+		"forbidden":           {"[{kind: ServiceAccount, namespace: infra, name: nodegate}]", binding, "here is no Lease nodegate in namespace nodegate-system: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := smallCluster()
+			objects[binding] = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, subjects: " + c.subjects + "}"
+			a := newAPIServer(t, objects)
+			a.forbid(c.forbidden)
+			if _, out, err := a.run(t, "status"); !strings.Contains(out+err, c.want) {
+				t.Errorf("output:\n%s%s\nwant %q", out, err, c.want)
+			}
+		})
+	}
+}

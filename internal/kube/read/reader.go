@@ -85,6 +85,9 @@ func NewReader(config *rest.Config) (*Reader, error) {
 // the clock of this machine, which may be wrong.
 func (r *Reader) Now() time.Time { return r.clock.now() }
 
+// Core returns the client for core kinds.
+func (r *Reader) Core() kubernetes.Interface { return r.core }
+
 // Gates returns all NodeGates, including those that cannot be read (see their ReadError).
 // The error is NotFound if the API server does not serve NodeGates.
 func (r *Reader) Gates(ctx context.Context) ([]v1alpha1.NodeGate, error) {
