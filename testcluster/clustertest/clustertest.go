@@ -128,10 +128,19 @@ func SkipBefore(t testing.TB, version, needs string) {
 	}
 }
 
+// requireMain fails the test if Main has not been called: nothing would stop the clusters.
+func requireMain(t testing.TB) {
+	t.Helper()
+	if clusters.shared == nil {
+		t.Fatal("TestMain must call clustertest.Main, which stops the clusters of the package's tests")
+	}
+}
+
 // Shared returns the package's cluster, and skips the test under -short. The
 // first call starts the cluster, so that other tests do not wait for it.
 func Shared(t testing.TB) *testcluster.Cluster {
 	t.Helper()
+	requireMain(t)
 	SkipIfShort(t)
 	c, err := clusters.shared()
 	if err != nil {
@@ -146,6 +155,7 @@ func Shared(t testing.TB) *testcluster.Cluster {
 // starts another one and prepares it.
 func Idle(t *testing.T, prepare func(*testcluster.Cluster) error) *testcluster.Cluster {
 	t.Helper()
+	requireMain(t)
 	SkipIfShort(t)
 	t.Parallel()
 	c := takeIdle()
