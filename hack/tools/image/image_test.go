@@ -295,3 +295,12 @@ func TestDynamicProgramIsRejected(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// An error contains git's reason, for example that the directory belongs to another user.
+func TestErrorsOfGitHaveTheirReason(t *testing.T) {
+	t.Setenv("GIT_DIR", filepath.Join(t.TempDir(), "missing"))
+	err := (&options{source: t.TempDir(), platforms: "linux/amd64"}).run(t.Context())
+	if want := "running git log: exit status 128: fatal: not a git repository"; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("error %v, want %q", err, want)
+	}
+}

@@ -139,9 +139,11 @@ func (o *options) release(ctx context.Context) (release, error) {
 func (o *options) git(ctx context.Context, args ...string) (string, error) {
 	command := exec.CommandContext(ctx, "git", args...)
 	command.Dir = o.source
+	var stderr strings.Builder
+	command.Stderr = &stderr
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("running git %s: %w", args[0], err)
+		return "", fmt.Errorf("running git %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(string(output)), nil
 }
