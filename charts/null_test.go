@@ -3,6 +3,7 @@
 package charts_test
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -63,5 +64,29 @@ func TestOptionalValues(t *testing.T) {
 	})
 	if got := deployment(t, objects).Spec.Template.Spec.Affinity; got != nil {
 		t.Errorf("the affinity is %v, want none", got)
+	}
+}
+
+// As elsewhere in Helm, null in the spec of a preset or of the default gate removes a field. As the value
+// of a label, the API server would read it as the empty value, which no node has.
+func TestNullRemovesFieldsOfPresets(t *testing.T) {
+	t.Parallel()
+	selector := object{"matchLabels": object{"kubernetes.io/os": nil, "pool": "a"}}
+	values := object{
+		"defaultGate": object{"spec": object{"nodeSelector": selector}},
+		"presets":     object{"cilium": object{"enabled": true, "spec": object{"nodeSelector": selector, "timing": object{"closeAfterSeconds": nil}, "reclosePolicy": nil}}},
+	}
+	objects := rendered(t, values)
+	for _, name := range []string{defaultGate, "cilium"} {
+		spec := find(t, objects, "NodeGate "+name).Object["spec"].(object)
+		if got := nulls(spec); len(got) > 0 {
+			t.Errorf("%s contains null as %q", name, got)
+		}
+		if got, want := spec["nodeSelector"], any(object{"matchLabels": object{"pool": "a"}}); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s selects %v, want %v", name, got, want)
+		}
+	}
+	if got, want := find(t, objects, "NodeGate cilium").Object["spec"].(object)["timing"], any(object{"rolloutGraceSeconds": float64(0)}); !reflect.DeepEqual(got, want) {
+		t.Errorf("cilium has the timing %v, want %v", got, want)
 	}
 }

@@ -81,6 +81,15 @@ scopeSelector:
     values: [{{ . | quote }}]
 {{- end }}
 
+{{/* Removes the keys from a map, and from the maps in it, whose value is null. */}}
+{{- define "nodegate.removeNulls" -}}
+{{- $map := . }}
+{{- range $key, $value := . }}
+  {{- if kindIs "invalid" $value }}{{ $_ := unset $map $key }}
+  {{- else if kindIs "map" $value }}{{ include "nodegate.removeNulls" $value }}{{ end }}
+{{- end }}
+{{- end }}
+
 {{/* All gates in the values, as a list of NodeGates. */}}
 {{- define "nodegate.gates" -}}
 {{- $root := . }}
@@ -92,6 +101,7 @@ scopeSelector:
     {{- fail "defaultGate.spec has openWhen, which would replace what the default gate waits for: declare another gate under gates" }}
   {{- end }}
   {{- $_ := set $gate "spec" (mergeOverwrite $gate.spec (deepCopy $spec)) }}
+  {{- include "nodegate.removeNulls" $gate.spec }}
   {{- $_ := set (index $gate.spec.openWhen 0).daemonSets "namespaces" .Values.defaultGate.namespaces }}
   {{- $_ := set $gate.spec "tolerate" (and .Values.defaultGate.tolerate (eq (include "nodegate.birth" .) "policy")) }}
   {{- $gates = append $gates $gate }}
@@ -111,6 +121,7 @@ scopeSelector:
     {{- end }}
   {{- end }}
   {{- $_ := set $gate "spec" (mergeOverwrite $gate.spec (deepCopy ($preset.spec | default dict))) }}
+  {{- include "nodegate.removeNulls" $gate.spec }}
   {{- $gates = append $gates $gate }}
 {{- end }}{{ end }}
 {{- range $name, $spec := .Values.gates }}
