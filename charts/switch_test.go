@@ -5,6 +5,7 @@ package charts_test
 import (
 	"io"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/certificate"
 	"github.com/nodegate/nodegate/testcluster/clustertest"
@@ -41,12 +43,7 @@ func TestSwitchFromGeneratedCertificate(t *testing.T) {
 	}
 	must(t, change("generated"))
 
-	annotate := exec.CommandContext(t.Context(), clustertest.Kubectl(t), "--kubeconfig", w.cluster.Kubeconfig(),
-		"annotate", "secret", "-n", namespace, admission.WebhookSecret, "helm.sh/resource-policy=keep")
-	output, err := annotate.CombinedOutput()
-	if err != nil {
-		t.Fatalf("kubectl annotate: %v\n%s", err, output)
-	}
+	w.keep("secret", "-n", namespace, admission.WebhookSecret)
 	certify(true)
 	want := trusted()
 	for range 2 {
@@ -59,4 +56,35 @@ func TestSwitchFromGeneratedCertificate(t *testing.T) {
 	if trusted() != want {
 		t.Error("the certificate was not valid")
 	}
+}
+
+// keep makes Helm keep objects that kubectl selects by these arguments.
+func (w *world) keep(args ...string) {
+	w.Helper()
+	args = slices.Concat([]string{"--kubeconfig", w.cluster.Kubeconfig(), "annotate"}, args, []string{"helm.sh/resource-policy=keep"})
+	annotate := exec.CommandContext(w.Context(), clustertest.Kubectl(w.T), args...) //nolint:gosec // a test's arguments
+	if output, err := annotate.CombinedOutput(); err != nil {
+		w.Fatalf("kubectl annotate: %v\n%s", err, output)
+	}
+}
+
+// Helm deletes the NodeGates if the values move the gates into files. The old replica would open them. With
+// the steps in docs/install.md, they stay.
+func TestSwitchToGatesFromFiles(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "1.37")
+	fromFiles := func(enabled bool) {
+		t.Helper()
+		must(t, w.helm(object{"gatesFromFiles": object{"enabled": enabled}}, "upgrade", "nodegate", chart, "--install", "--create-namespace"))
+	}
+	fromFiles(false)
+	w.get(defaultGate, &v1alpha1.NodeGate{})
+	fromFiles(true)
+	if err := w.find(defaultGate, &v1alpha1.NodeGate{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the NodeGate exists (%v): remove the steps from the page", err)
+	}
+	fromFiles(false)
+	w.keep("nodegates", "--all")
+	fromFiles(true)
+	w.get(defaultGate, &v1alpha1.NodeGate{})
 }
