@@ -47,8 +47,7 @@ var (
 	// ErrUnanswered is returned when the API server has not answered in time, or could not be
 	// reached. It may have carried out the write. Every status except that of a timeout is an
 	// answer, also 429 and 503: the connection works, and another replica would receive the same
-	// answer. But client-go repeats requests as such answers ask for (Retry-After), until they
-	// may have taken too long.
+	// answer.
 	ErrUnanswered = errors.New("no answer from the API server")
 	// ErrUnsent is returned when the decision cannot be written, so that nothing was sent.
 	ErrUnsent = errors.New("nothing was sent to the API server")
@@ -83,6 +82,8 @@ func NewWriter(config *rest.Config) (*Writer, error) {
 
 // NewWriterAs returns a Writer with other patch options than the controller's.
 func NewWriterAs(config *rest.Config, options metav1.PatchOptions) (*Writer, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return noting{next} })
 	client, err := clients.ThinClient(config, wire.Options{})
 	if err != nil {
 		return nil, err
@@ -104,9 +105,10 @@ func (w *Writer) Apply(ctx context.Context, n *gate.Node, d *gate.Decision) (*co
 	if patch == nil {
 		return nil, nil
 	}
+	ctx, last := withLastAnswer(ctx)
 	node, err := w.nodes.Patch(ctx, n.Name, types.JSONPatchType, patch, w.options, subresources...)
 	if err != nil {
-		return nil, fmt.Errorf("patching node %s: %w", n.Name, classify(err))
+		return nil, fmt.Errorf("patching node %s: %w", n.Name, classify(last.explain(err)))
 	}
 	return node, nil
 }
@@ -155,8 +157,9 @@ func wrap(kind, err error) error { return fmt.Errorf("%w: %w", kind, err) }
 // isAnswer reports whether an error is an answer of the API server, which always has a status. A
 // timeout in the API server, or in a proxy, also has one.
 func isAnswer(err error) bool {
+	var postponed *postponedError
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && !apierrors.IsTimeout(err)
+	return errors.As(err, &postponed) || errors.As(err, &status) && !apierrors.IsTimeout(err)
 }
 
 // outdated reports whether a patch does not apply to the current Node: a test failed, a
