@@ -52,7 +52,7 @@ func (f *Facts) notReady(e *Gate) string {
 // becomesStep returns the next step for a gate that is about to change its state.
 func becomesStep(e *Gate) string {
 	if e.NotReady != "" {
-		return "the controller does this immediately, unless the cause of the gate's condition Ready prevents it: fix that cause; if the state does not change, check whether the controller is running"
+		return "the controller does this immediately, unless the cause of the gate's condition Ready prevents it: fix that cause; if the state does not change, check whether the controller is running, and whether its log contains 'cannot write node'"
 	}
-	return "the controller does this immediately; if the state does not change, check whether the controller is running"
+	return "the controller does this immediately; if the state does not change, check whether the controller is running, and whether its log contains 'cannot write node'"
 }
