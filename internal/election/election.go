@@ -14,6 +14,7 @@ package election
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -65,6 +66,8 @@ type Options struct {
 
 // New returns an Election for one replica.
 func New(config *rest.Config, o Options) (*Election, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return impatient{next} })
 	client, err := coordinationv1.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("building a client for Leases: %w", err)
@@ -77,6 +80,20 @@ func New(config *rest.Config, o Options) (*Election, error) {
 	}, func(ctx context.Context) (watch.Interface, error) {
 		return client.Leases(o.Namespace).Watch(ctx, only)
 	}, o)
+}
+
+// impatient removes Retry-After from answers. Otherwise client-go would wait for as long as an API server
+// asks for, and the Lease would be lost meanwhile. The elector repeats its requests anyway, a tenth of
+// the Lease's duration later.
+type impatient struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (i impatient) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := i.next.RoundTrip(r)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
 }
 
 func newElection(lease resourcelock.Interface, watchLease func(context.Context) (watch.Interface, error), o Options) (*Election, error) {
