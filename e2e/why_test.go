@@ -186,7 +186,7 @@ func TestWhyOfAnOverride(t *testing.T) {
 	k.becomesOverridden("agent", isOpen, "")
 	k.override("agent", isClosed, time.Hour)
 	k.becomesOverridden("agent", isOpen, isClosed)
-	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, "override  closed until", "without the override it would be open", "override.nodegate.dev/agent-")
+	e.tells(e.ask(e.cluster.Admin(), "why", "n1"), 1, "override  closed until", "without the override it would be open", "kubectl gate reset n1 --gate agent")
 }
 
 // The output is also available in a machine-readable format.

@@ -334,9 +334,7 @@ func (e *Gate) Awaited() (signals []Signal) {
 
 // expand replaces the placeholders in a text by names.
 func (f *Facts) expand(text string, e *Gate) string {
-	key, _, _ := strings.Cut(e.Taint, ":")
-	key, _, _ = strings.Cut(key, "=")
-	return strings.NewReplacer("<node>", f.Node.Node.Name, "<gate>", e.Gate, "<key>", key).Replace(text)
+	return strings.NewReplacer("<node>", f.Node.Node.Name, "<gate>", e.Gate).Replace(text)
 }
 
 // wantMessages explains what a gate waits for.

@@ -112,6 +112,14 @@ spec:
 		},
 	},
 	{
+		name: "overridden-closed", age: time.Hour,
+		gates: []string{clitest.ByLabel("agent", "")},
+		records: map[string]string{
+			"agent": `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd","override":"Closed","overrideSince":"2026-03-01T02:50:00Z"}`,
+		},
+		overrides: map[string]gate.Override{"agent": {State: v1alpha1.StateClosed, Until: clitest.Now.Add(time.Hour), Reason: "ticket 7", UID: "uid"}},
+	},
+	{
 		name: "paused-overridden", age: time.Hour,
 		gates: []string{clitest.ByLabel("agent", "mode: Paused")},
 		records: map[string]string{
