@@ -58,7 +58,7 @@ func readDirectory(directory string) snapshot {
 		if strings.HasPrefix(name, ".") || !slices.Contains(extensions, filepath.Ext(name)) {
 			continue
 		}
-		content, err := os.ReadFile(filepath.Join(directory, name))
+		content, err := readRegular(filepath.Join(directory, name))
 		if err != nil {
 			return snapshot{err: err}
 		}
@@ -69,6 +69,19 @@ func readDirectory(directory string) snapshot {
 			strings.Join(extensions, " or "), noGates)
 	}
 	return s
+}
+
+// readRegular reads a regular file, or one that a symbolic link refers to. Opening a named pipe would
+// block until something writes to it.
+func readRegular(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file; remove it, or use another extension", path)
+	}
+	return os.ReadFile(path)
 }
 
 // fingerprint returns a hash of the snapshot.
