@@ -4,6 +4,7 @@ package convert
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -20,23 +21,28 @@ import (
 
 // readYAML returns the non-empty documents of a YAML or JSON text. If the text is invalid,
 // it adds an error and returns nil.
-func (c *converter) readYAML(data []byte) []*yaml.Node {
-	if !utf8.Valid(data) {
-		c.errorf(0, "this is not UTF-8 text")
-		return nil
-	}
+func (c *converter) readYAML(data []byte) []*yaml.Node { return c.readAll([][]byte{data}) }
+
+// readAll returns the non-empty documents of texts with the line numbers of one file.
+func (c *converter) readAll(texts [][]byte) []*yaml.Node {
 	var documents []*yaml.Node
-	for decoder := yaml.NewDecoder(bytes.NewReader(data)); ; {
-		var document yaml.Node
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			break
-		} else if err != nil {
-			c.errorf(lineOf(err), "reading YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+	for _, text := range texts {
+		if !utf8.Valid(text) {
+			c.errorf(0, "this is not UTF-8 text")
 			return nil
 		}
-		if root := document.Content[0]; root.ShortTag() != "!!null" {
-			documents = append(documents, root)
+		for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
+			var document yaml.Node
+			err := decoder.Decode(&document)
+			if errors.Is(err, io.EOF) {
+				break
+			} else if err != nil {
+				c.errorf(lineOf(err), "reading YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+				return nil
+			}
+			if root := document.Content[0]; root.ShortTag() != "!!null" {
+				documents = append(documents, root)
+			}
 		}
 	}
 	if len(documents) == 0 {
@@ -48,7 +54,23 @@ func (c *converter) readYAML(data []byte) []*yaml.Node {
 // readJSON reads JSON as YAML. It replaces tabs, which JSON allows for indentation. Strings
 // in JSON contain no tabs.
 func (c *converter) readJSON(data []byte) []*yaml.Node {
-	return c.readYAML(bytes.ReplaceAll(data, []byte("\t"), []byte(" ")))
+	return c.readAll(jsonValues(bytes.ReplaceAll(data, []byte("\t"), []byte(" "))))
+}
+
+// jsonValues splits a text into its JSON values, which need no separator. Each is preceded by as many
+// empty lines as there are lines before it. A text that is not JSON, but may be YAML, is not split.
+func jsonValues(data []byte) (values [][]byte) {
+	for decoder := json.NewDecoder(bytes.NewReader(data)); ; {
+		var value json.RawMessage
+		switch err := decoder.Decode(&value); {
+		case errors.Is(err, io.EOF):
+			return values
+		case err != nil:
+			return [][]byte{data}
+		}
+		before := data[:int(decoder.InputOffset())-len(value)]
+		values = append(values, append(bytes.Repeat([]byte("\n"), bytes.Count(before, []byte("\n"))), value...))
+	}
 }
 
 // read reads YAML or JSON, depending on the first character.
