@@ -64,7 +64,7 @@ func parseQuantity(value ref.Val) (resource.Quantity, ref.Val) {
 	}
 	q, err := resource.ParseQuantity(string(text))
 	if err != nil {
-		return resource.Quantity{}, types.WrapErr(err)
+		return resource.Quantity{}, withText(types.WrapErr(err), value)
 	}
 	return q, nil
 }

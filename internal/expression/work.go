@@ -15,6 +15,8 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 	apiservercel "k8s.io/apiserver/pkg/cel"
+
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // tooMuch is the cost of any call that may not be evaluated.
@@ -86,9 +88,27 @@ func limitWork(env *cel.Env) (*cel.Env, error) {
 			if cost(args) > CostLimit {
 				return errTooMuchWork()
 			}
-			return invoke(binding, args)
+			return withText(invoke(binding, args), args[0])
 		}
 	})
+}
+
+// quotedMax is the maximum length of a text in an error, which comes from an object.
+const quotedMax = 64
+
+// withText adds the text that a function could not process to its error. CEL names only the types of a
+// conversion, for example.
+func withText(result, value ref.Val) ref.Val {
+	err, failed := result.(*types.Err)
+	text, isText := value.(types.String)
+	if !failed || !isText {
+		return result
+	}
+	quoted := strconv.Quote(gate.Clip(string(text), quotedMax))
+	if strings.Contains(err.Error(), quoted) {
+		return result
+	}
+	return types.NewErr("%v: %s", err, quoted)
 }
 
 func errTooMuchWork() ref.Val {

@@ -36,7 +36,7 @@ func TestExpression(t *testing.T) {
 		"annotation: holds":        {warm("42"), gate.Holds, matches, subject},
 		"annotation: not yet":      {warm("3"), gate.NotYet, differs, subject},
 		"annotation: missing":      {aNode(), gate.Unknown, failed, "no such key: example.com/warm"},
-		"annotation: not a number": {warm("a lot"), gate.Unknown, failed, "type conversion error from 'string' to 'int'"},
+		"annotation: not a number": {warm("a lot"), gate.Unknown, failed, `type conversion error from 'string' to 'int': "a lot"`},
 	})
 	check(t, mustCompile(t, expressed(`allocatable[?"example.com/gpu"].orValue(quantity("0")).compareTo(quantity("8")) >= 0`)), map[string]reads{
 		"resource: holds":   {gpus("8"), gate.Holds, matches, subject},
