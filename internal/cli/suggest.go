@@ -212,7 +212,7 @@ func suggestedGates(w *suggest.World, r *suggest.Report) (gates []v1alpha1.NodeG
 		declared, err := gatefile.Declared("the suggested gate "+s.Gate, []byte(s.Manifest))
 		if err != nil { // other suggestions do not depend on it
 			s.Notes = append(s.Notes, "the API server would reject the gate: correct it before you apply it")
-			r.Unread = append(r.Unread, suggest.Gap{What: "preview of gate " + s.Gate, Error: printer.OneLine(err), Hides: "the effect of the gate, which is invalid"})
+			r.AddGap(suggest.Gap{What: "preview of gate " + s.Gate, Error: printer.OneLine(err), Hides: "the effect of the gate, which is invalid"})
 			continue
 		}
 		for _, g := range declared {
@@ -239,7 +239,7 @@ func (s *suggestFlags) preview(ctx context.Context, reader *read.Reader, w *sugg
 		gaps = []read.Error{{Err: err}}
 	}
 	for i := range gaps {
-		r.Unread = append(r.Unread, suggest.Gap{What: "previews", Error: printer.OneLine(gaps[i].Err), Hides: "what new nodes would wait for"})
+		r.AddGap(suggest.Gap{What: "previews", Error: printer.OneLine(gaps[i].Err), Hides: "what new nodes would wait for"})
 	}
 	if err != nil {
 		return nil // without nodes, there are suggestions, but no previews
@@ -251,7 +251,7 @@ func (s *suggestFlags) preview(ctx context.Context, reader *read.Reader, w *sugg
 	answer := preview.Of(pw, c)
 	if s.pods && answer.WantsPods() {
 		if pw.Pods, err = reader.EveryPod(ctx); err != nil {
-			r.Unread = append(r.Unread, suggest.Gap{What: "Pods", Error: printer.OneLine(err), Hides: "which pods gates would evict, and which nodes are idle"})
+			r.AddGap(suggest.Gap{What: "Pods", Error: printer.OneLine(err), Hides: "which pods gates would evict, and which nodes are idle"})
 		}
 		answer = preview.Of(pw, c)
 	}

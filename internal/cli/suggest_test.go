@@ -124,6 +124,9 @@ func TestSuggestExitStatus(t *testing.T) {
 			if code != c.want || err != c.says {
 				t.Errorf("exit status %d, want %d with %q:\n%s%s", code, c.want, c.says, out, err)
 			}
+			if n := strings.Count(out, "is forbidden"); n > 1 {
+				t.Errorf("the same read error is shown %d times:\n%s", n, out)
+			}
 		})
 	}
 }

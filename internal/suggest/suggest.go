@@ -227,6 +227,17 @@ func Of(w *World) *Report {
 	return r
 }
 
+// AddGap adds what could not be read. What the same error hides is listed once.
+func (r *Report) AddGap(g Gap) {
+	if i := slices.IndexFunc(r.Unread, func(known Gap) bool { return known.Error == g.Error }); i >= 0 {
+		known := &r.Unread[i]
+		known.Hides += "; " + g.Hides
+		known.HidesSuggestions = known.HidesSuggestions || g.HidesSuggestions
+		return
+	}
+	r.Unread = append(r.Unread, g)
+}
+
 // Hidden returns what could not be read, so that suggestions may be missing.
 func (r *Report) Hidden() (what []string) {
 	for _, gap := range r.Unread {
