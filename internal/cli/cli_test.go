@@ -53,7 +53,8 @@ func TestWithoutNodeGates(t *testing.T) {
 		want              string
 	}{
 		{"why n1", `{}`, exitError, "error: nodegate is not installed"},
-		{"why n1", recorded, exitNo, "the NodeGate does not exist"},
+		{"why n1", recorded, exitNo, "the API server does not serve NodeGates: until it does, the gate's taints and records stay"},
+		{"status", recorded, exitNo, "the API server does not serve NodeGates: until it does, the gate's taints and records stay"},
 		{"wait n1 --timeout=0", `{}`, exitError, "error: nodegate is not installed"},
 		{"wait --all --timeout=30s", `{}`, exitError, "error: nodegate is not installed"},
 		{"wait n1 --timeout=0", recorded, exitNo, "waiting for n1 (a)"},

@@ -89,7 +89,7 @@ func readStatus(ctx context.Context, reader *read.Reader, namespace string, name
 		}
 		f.NodesUnread, f.Unread = true, []string{printer.OneLine(nodesErr)}
 	}
-	f.Gates = gateset.Reported(declared)
+	f.Gates, f.NotServed = gateset.Reported(declared), !installed
 	answer := status.Of(&f)
 	if !installed && len(answer.Gates) == 0 {
 		return nil, fmt.Errorf("%w, and no node has a gate record", errNotInstalled)

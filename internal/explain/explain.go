@@ -356,6 +356,8 @@ func (f *Facts) orphanedRecordMessage(v *gate.Verdict) string {
 		return "the NodeGate does not exist: another gate with the same taint takes over the record"
 	case r.Source == v1alpha1.SourceFiles:
 		return "the gate is declared in a file that only the controller reads (--gates)"
+	case !f.Node.CompleteSources[v1alpha1.SourceCRD]:
+		return gateset.NotServed
 	default:
 		return "the NodeGate does not exist: the controller removes its taint and record within minutes, as soon as it is certain that the NodeGate was deleted; a taint that is not in --allowed-taint-keys stays"
 	}

@@ -36,7 +36,9 @@ var situations = []struct {
 	daemonSets []gate.DaemonSet
 	// bare nodes do not carry the taints of their records.
 	bare bool
-	age  time.Duration
+	// notServed is true if the API server does not serve NodeGates.
+	notServed bool
+	age       time.Duration
 }{
 	{
 		name: "held", age: 3 * time.Minute,
@@ -126,6 +128,10 @@ spec:
 			"agent": `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd","override":"Closed","overrideSince":"2026-03-01T02:50:00Z"}`,
 		},
 		overrides: map[string]gate.Override{"agent": {State: v1alpha1.StateClosed, Until: clitest.Now.Add(time.Hour), Reason: "ticket 7", UID: "uid"}},
+	},
+	{
+		name: "not-served", age: time.Hour, notServed: true,
+		records: map[string]string{"agent": clitest.Birth},
 	},
 	{
 		name: "file-overridden", age: time.Hour, bare: true,
@@ -297,6 +303,9 @@ func TestExplanation(t *testing.T) {
 			n.Conditions = append(c.conditions, gate.Condition{Type: string(corev1.NodeReady), Status: c.ready, Transition: clitest.Now.Add(-c.age / 2)})
 			f.Node = gate.Facts{Node: n, DaemonSets: &gate.DaemonSets{Items: c.daemonSets, Observed: map[string]bool{"kube-system": true}}}
 			f.Node.Groups, f.Node.Pods = c.groups, c.pods
+			if f.Node.CompleteSources = f.Gates.Sources; c.notServed {
+				f.Node.CompleteSources = nil
+			}
 			f.Decision = f.Gates.Decide(&f.Node, f.Now)
 			e := explain.Of(f)
 			for _, g := range e.Gates {

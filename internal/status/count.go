@@ -42,9 +42,11 @@ func (s *Status) fill(f *Facts) {
 	for _, name := range slices.Sorted(maps.Keys(tallies)) {
 		t := tallies[name]
 		g := Gate{Gate: name, Source: t.source, Taint: t.taint, Ready: string(metav1.ConditionUnknown)}
-		switch t.source {
-		case v1alpha1.SourceFiles:
+		switch {
+		case t.source == v1alpha1.SourceFiles:
 			g.Stale = "the gate is declared in a file that only the controller reads (--gates)"
+		case f.NotServed:
+			g.Source, g.Gone, g.Stale = "", true, gateset.NotServed
 		default:
 			g.Source, g.Gone = "", true
 			g.Stale = "the NodeGate does not exist: the controller removes its taints and records within minutes, as soon as it is certain that the NodeGate was deleted; taints that are not in --allowed-taint-keys stay"

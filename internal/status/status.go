@@ -95,6 +95,8 @@ type Trouble struct {
 // Facts are what a status is based on.
 type Facts struct {
 	Gates *gateset.Set
+	// NotServed is true if the API server does not serve NodeGates.
+	NotServed bool
 	// Nodes are all nodes. Nil with NodesUnread set if they could not be read.
 	Nodes       []*gate.Node
 	NodesUnread bool
