@@ -27,8 +27,12 @@ func (r *reporter) reportMode(ng *v1alpha1.NodeGate, last *reported) {
 	if ng.ReadError != "" {
 		return
 	}
-	mode, was := ng.Spec.Mode.OrDefault(), last.mode.OrDefault()
-	if mode != was {
+	mode := ng.Spec.Mode.OrDefault()
+	switch was := last.mode; {
+	case mode == was.OrDefault():
+	case was == "": // new to this leader
+		r.log.Info("gate mode", "gate", ng.Name, "mode", mode)
+	default:
 		r.log.Info("gate mode changed", "gate", ng.Name, "mode", mode, "before", was)
 	}
 	last.mode = mode

@@ -83,7 +83,7 @@ func TestDryRunThenEnforce(t *testing.T) {
 		if simulated, real := log.Count(`"gate would close"`), log.Count(`"gate closed"`); simulated != 2 || real != 0 {
 			t.Errorf("%d simulated closings and %d real ones are logged, want 2 and none", simulated, real)
 		}
-		if v := testutil.ToFloat64(m.Modes.WithLabelValues("gate", "DryRun")); v != 1 || log.Count(`"gate mode changed"`) != 1 {
+		if v := testutil.ToFloat64(m.Modes.WithLabelValues("gate", "DryRun")); v != 1 || log.Count(`"gate mode"`) != 1 || log.Count(`"gate mode changed"`) != 0 {
 			t.Errorf("mode: metric %v, log %q", v, log.All())
 		}
 		for _, waits := range status.Waiting { // both become fit
@@ -101,8 +101,8 @@ func TestDryRunThenEnforce(t *testing.T) {
 			t.Errorf("enforced: %+v, %d nodes tainted", n, w.closed())
 		}
 		w.wantCondition(t, v1alpha1.ConditionReady, v1alpha1.ReasonReady, "")
-		if n := testutil.CollectAndCount(m.Modes); n != 1 || len(w.parameters()) != 1 {
-			t.Errorf("%d modes, %d parameters", n, len(w.parameters()))
+		if n := testutil.CollectAndCount(m.Modes); n != 1 || len(w.parameters()) != 1 || log.Count(`"gate mode changed"`) != 1 {
+			t.Errorf("%d modes, %d parameters, log %q", n, len(w.parameters()), log.All())
 		}
 	})
 }
@@ -155,8 +155,8 @@ func TestDryRunRestartsWithANewLeader(t *testing.T) {
 		if n := w.stored("gate").Status.Nodes; n.Closed != 0 || n.Selected != 1 {
 			t.Errorf("%+v, want the node to count as existing", n)
 		}
-		if n := log.Count(`"gate mode changed"`); n != 2 {
-			t.Errorf("the mode was logged %d times, want 2", n)
+		if n, changes := log.Count(`"gate mode"`), log.Count(`"gate mode changed"`); n != 2 || changes != 0 {
+			t.Errorf("the mode was logged %d times, want 2, and %d changes, want none", n, changes)
 		}
 	})
 }
