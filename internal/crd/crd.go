@@ -162,6 +162,8 @@ func (r *rules) admit(object *unstructured.Unstructured) error {
 	if !found {
 		meta = &metav1.ObjectMeta{}
 	}
+	meta.Namespace = "" // the API server ignores it, and Kustomize adds it to kinds that it does not know
+	object.SetNamespace("")
 	errs := metavalidation.ValidateObjectMeta(meta, false, metavalidation.NameIsDNSSubdomain, field.NewPath("metadata"))
 	errs = append(errs, validation.ValidateCustomResource(nil, object.Object, r.schema)...)
 	errs = append(errs, listtype.ValidateListSetsAndMaps(nil, r.structural, object.Object)...)

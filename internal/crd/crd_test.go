@@ -181,6 +181,7 @@ func TestDecodeRefusesWhatIsNotAGate(t *testing.T) {
 	for _, test := range []struct{ name, document, message string }{
 		{"unknown field", base + "  colour: red\n", `strict decoding error: unknown field "spec.colour"`},
 		{"unknown metadata", strings.Replace(base, "name: example", "name: example\n  colour: red", 1), `strict decoding error: unknown field "metadata.colour"`},
+		{"a namespace that is a number", strings.Replace(namespaced, "kube-system", "1", 1), "cannot unmarshal number into Go struct field ObjectMeta.namespace"},
 		{"duplicate field", base + "  nodeSelector: {}\n", `"nodeSelector" already set in map`},
 		{"empty", "", "the document is empty; write one NodeGate"},
 		{"not a map", "- a", "parsing a NodeGate: "},
@@ -202,6 +203,15 @@ func TestDecodeNeedsAName(t *testing.T) {
 		if got := effective(causes(t, err)); len(got) != 1 || got[0].Field != "metadata.name" {
 			t.Errorf("%s\ngot %v, want an error about metadata.name", nameless, got)
 		}
+	}
+}
+
+// namespaced is a gate with a namespace, which Kustomize adds to objects of kinds that it does not know.
+var namespaced = strings.Replace(base, "name: example", "name: example\n  namespace: kube-system", 1)
+
+func TestDecodeIgnoresTheNamespace(t *testing.T) {
+	if gate, err := crd.Decode([]byte(namespaced)); err != nil || gate.Namespace != "" {
+		t.Errorf("gate %+v, error %v", gate, err)
 	}
 }
 

@@ -140,6 +140,13 @@ func TestServerSetsDefaults(t *testing.T) {
 	checkDefaults(t, decode(t, body, err))
 }
 
+func TestServerIgnoresTheNamespace(t *testing.T) {
+	body, err := create(t, connect(t), []byte(namespaced), metav1.DryRunAll)
+	if gate := decode(t, body, err); gate.Namespace != "" {
+		t.Errorf("the namespace is %q", gate.Namespace)
+	}
+}
+
 func TestServerReadsNullLabelValuesAsEmpty(t *testing.T) {
 	body, err := create(t, connect(t), document(t, fmt.Sprintf(withLabels, "null")), metav1.DryRunAll)
 	checkNullLabelValues(t, decode(t, body, err))
