@@ -354,6 +354,8 @@ func (f *Facts) orphanedRecordMessage(v *gate.Verdict) string {
 		return fmt.Sprintf("the NodeGate does not exist, and the record cannot be read (%v): the controller removes the record when no taint on the node can belong to it", err)
 	case v.Before == "" && !r.TaintedSince(&f.Node.Node).Before(f.Node.Node.Created): // else it is a former Node's
 		return "the NodeGate does not exist: another gate with the same taint takes over the record"
+	case r.Source == v1alpha1.SourceFiles && v.Before == v1alpha1.StateClosed:
+		return "the gate is declared in a file that only the controller reads (--gates): the leader shows what the gate waits for, at /nodes/NAME on its metrics port"
 	case r.Source == v1alpha1.SourceFiles:
 		return "the gate is declared in a file that only the controller reads (--gates)"
 	case !f.Node.CompleteSources[v1alpha1.SourceCRD]:

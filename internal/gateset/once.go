@@ -49,7 +49,7 @@ func Of(declared []v1alpha1.NodeGate, policy gate.KeyPolicy, use StatusUse) *Set
 // NotServed explains what happens to a gate of which only records on nodes are known, if the API server
 // does not serve NodeGates: it is unknown whether the gate was deleted.
 const NotServed = "the API server does not serve NodeGates: until it does, the gate's taints and records stay, because it is unknown whether " +
-	"the gate was deleted; apply the CustomResourceDefinition, and the gates directly afterwards"
+	"the gate was deleted; apply the CustomResourceDefinition, and the gates directly afterwards, or, if the gate should not exist, run 'kubectl gate release --gate' with its name"
 
 // NoteEdits sets Gate.Edited of the gates whose signals are not those of an earlier set. New includes
 // this.
