@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,6 +18,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -214,14 +217,21 @@ func TestParseNodeNames(t *testing.T) {
 	}
 }
 
-// Only network errors are described as an unreachable API server.
+// Only network errors are described as an unreachable API server, and not those of a credential
+// plugin, for example, whose session has expired.
 func TestDescribeRequestError(t *testing.T) {
-	away := &url.Error{Op: "Get", URL: "https://example.com", Err: errors.New("connection rejected")}
+	get := func(err error) error {
+		return fmt.Errorf("reading node: %w", &url.Error{Op: "Get", URL: "https://example.com", Err: err})
+	}
+	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
-		{fmt.Errorf("reading node: %w", away), `cannot reach the API server: reading node: Get "https://example.com": connection rejected`},
+		{get(refused), `cannot reach the API server: reading node: Get "https://example.com": dial tcp: connection refused`},
+		{get(context.DeadlineExceeded), `cannot reach the API server: reading node: Get "https://example.com": context deadline exceeded`},
+		{get(io.EOF), `cannot reach the API server: reading node: Get "https://example.com": EOF`},
+		{get(errors.New("getting credentials: exec: executable aws failed")), `reading node: Get "https://example.com": getting credentials: exec: executable aws failed`},
 		{fmt.Errorf("reading node: %w", &url.Error{Op: "Get", URL: "x", Err: context.Canceled}), `interrupted: reading node: Get "x": context canceled`},
 		{apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n1", errors.New("no")), `nodes "n1" is forbidden: no`},
 		{errors.New("nodegate is running"), "nodegate is running"},

@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -17,14 +19,24 @@ import (
 // interrupted or that the API server could not be reached. It returns any other error
 // unchanged.
 func describeRequestError(err error) error {
-	var network net.Error
 	switch {
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("interrupted: %w", err)
-	case errors.As(err, &network):
+	case isNetworkError(err):
 		return fmt.Errorf("cannot reach the API server: %w", err)
 	}
 	return err
+}
+
+// isNetworkError reports whether a request failed because of the network. A url.Error alone does not
+// show this: it also contains the errors of credential plugins.
+func isNetworkError(err error) bool {
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
+	}
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // similar returns up to three names that resemble name, by cobra's measure of
