@@ -177,7 +177,7 @@
     const end = new Map(found.map((n) => [n, ended(n, gate)]));
     if (state) found = found.filter((n) => { const e = end.get(n); return state === 'held' ? e.held : state === 'overdue' ? e.overdue : !e.held; });
     if (gate !== null) {
-      const rank = (e) => (e.held ? 1e12 : 0) + (e.at === null ? -1 : e.at);
+      const rank = (e) => (e.held ? 1e12 : 0) + (e.at ?? e.least ?? -1);
       found.sort((a, b) => rank(end.get(b)) - rank(end.get(a)));
     }
     shown = 0;

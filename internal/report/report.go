@@ -193,12 +193,28 @@ func New(f *Facts) *Report {
 	return r
 }
 
+// heldAtLeastSince returns the time since which a gate is known to have held the node, or the zero time
+// if nothing is known. An adopted taint may have been there before.
+func (n *Node) heldAtLeastSince() time.Time {
+	since := n.HeldSince()
+	if !since.IsZero() {
+		return since
+	}
+	for i := range n.Gates {
+		g := &n.Gates[i]
+		if at := g.Closed.At; g.Holds() && !at.IsZero() && (since.IsZero() || at.Before(since)) {
+			since = at
+		}
+	}
+	return since
+}
+
 // slowestFirst compares held nodes by the time since which they are held, and then other
 // nodes by the time that they took to open.
 func slowestFirst(a, b *Node) int {
 	switch {
 	case a.Held && b.Held: // unknown times come last
-		x, y := a.HeldSince(), b.HeldSince()
+		x, y := a.heldAtLeastSince(), b.heldAtLeastSince()
 		return cmp.Or(cmp.Compare(order(x.IsZero()), order(y.IsZero())), x.Compare(y))
 	case a.Held:
 		return -1

@@ -212,8 +212,8 @@ func TestSoftGatesAreNotOverdue(t *testing.T) {
 	}
 }
 
-// An adopted taint may have been on a node before the adoption, so the node comes after those
-// whose time is known, and the report does not show the node's age instead.
+// An adopted taint may have been on a node before the adoption, and the report does not show the node's
+// age instead.
 func TestHeldForAnUnknownTime(t *testing.T) {
 	adopted := moment(10)
 	adopted.Doubt = timeline.Adopted
@@ -279,24 +279,30 @@ func TestFirstPods(t *testing.T) {
 	}
 }
 
-// Nodes are sorted: longest held first, then slowest.
+// Nodes are sorted: longest held first, then slowest. A node whose taint was adopted has been held at
+// least since then. Nothing is known of a node whose record cannot be read.
 func TestOrder(t *testing.T) {
-	held := func(name string, since timeline.Moment) report.Node {
-		g := timeline.Gate{State: v1alpha1.StateClosed, Closed: since}
-		return report.Node{History: timeline.History{Node: name, Created: born, Held: true, Gates: []timeline.Gate{g}}}
+	adopted := moment(1000)
+	adopted.Doubt = timeline.Adopted
+	held := func(name string, since ...timeline.Moment) report.Node {
+		n := report.Node{History: timeline.History{Node: name, Created: born, Held: true}}
+		for _, s := range since {
+			n.Gates = append(n.Gates, timeline.Gate{State: v1alpha1.StateClosed, Closed: s})
+		}
+		return n
 	}
 	open := func(name string, opened timeline.Moment) report.Node {
 		return report.Node{History: timeline.History{Node: name, Created: born, Opened: opened}}
 	}
 	r := report.New(&report.Facts{Time: now, Within: time.Hour, Gates: &gateset.Set{}, Nodes: []report.Node{
 		open("joined", doubt(timeline.Joined)), open("quick", moment(10)), held("short", moment(3000)), open("slow", moment(500)),
-		held("unknown", doubt(timeline.Untold)), held("long", moment(0)), open("quick-too", moment(10)),
+		held("unknown", doubt(timeline.Untold)), held("long", moment(0)), open("quick-too", moment(10)), held("adopted", adopted, doubt(timeline.Untold)),
 	}})
 	var got []string
 	for _, n := range r.Nodes {
 		got = append(got, n.Node)
 	}
-	if want := []string{"long", "short", "unknown", "slow", "quick", "quick-too", "joined"}; !slices.Equal(got, want) {
+	if want := []string{"long", "adopted", "short", "unknown", "slow", "quick", "quick-too", "joined"}; !slices.Equal(got, want) {
 		t.Errorf("order %v, want %v", got, want)
 	}
 }

@@ -18,8 +18,8 @@ func TestRowsOfAGate(t *testing.T) {
 	}{
 		{"", "", []string{
 			"since-creation: held 3d 0h, since its creation, startup closed", "both-again: held 3h 00m, closed again, closed",
-			"older: held 20m 00s, closed again, closed", "opened-before: held 10m 00s, closed again, closed",
-			"adopted: held, for at least 1h 00m", "garbled: held, time unknown", "soft: –, no gate is known to have held the node at its creation",
+			"adopted: held, for at least 1h 00m", "older: held 20m 00s, closed again, closed", "opened-before: held 10m 00s, closed again, closed",
+			"garbled: held, time unknown", "soft: –, no gate is known to have held the node at its creation",
 		}},
 		{"a", "", []string{
 			"since-creation: held 3d 0h, since its creation, startup closed", "both-again: held 3h 00m, closed again, closed",
@@ -27,9 +27,8 @@ func TestRowsOfAGate(t *testing.T) {
 			"older: –, 1h 00m, the node is older than the gate",
 		}},
 		{"b", "held", []string{
-			"older: held 20m 00s, closed again, closed", "opened-before: held 10m 00s, closed again, closed",
-			"both-again: held 5m 00s, closed again, closed", "since-creation: held 1m 00s, closed again, closed",
-			"adopted: held, for at least 1h 00m", "garbled: held, time unknown",
+			"adopted: held, for at least 1h 00m", "older: held 20m 00s, closed again, closed", "opened-before: held 10m 00s, closed again, closed",
+			"both-again: held 5m 00s, closed again, closed", "since-creation: held 1m 00s, closed again, closed", "garbled: held, time unknown",
 		}},
 		{"soft", "", []string{"soft: –, closed, PreferNoSchedule"}},
 		{"soft", "open", []string{"soft: –, closed, PreferNoSchedule"}},
