@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -216,4 +218,67 @@ func TestRightsForMetrics(t *testing.T) {
 			t.Errorf("%s is only needed with --metrics-secure: %s", part, stderr)
 		}
 	}
+}
+
+// A client without a token cannot fill the memory of a replica through a port that everyone on
+// the pod network can reach, neither with long headers nor with many connections.
+func TestFloodOfConnections(t *testing.T) {
+	r := startReplica(t, installed(t))
+	eventually(t, "the replica is alive", func() error { return r.healthy("/healthz") })
+	for port, test := range map[string]struct {
+		dial    func() (net.Conn, error)
+		request string
+		want    int
+	}{
+		"metrics": {
+			func() (net.Conn, error) { return tls.Dial("tcp", r.metrics, &tls.Config{InsecureSkipVerify: true}) },
+			"GET /metrics HTTP/1.1\r\nHost: x\r\n", http.StatusUnauthorized,
+		},
+		"health": {
+			func() (net.Conn, error) { return net.Dial("tcp", r.health) },
+			"GET /healthz HTTP/1.1\r\nHost: x\r\n", http.StatusOK,
+		},
+	} {
+		t.Run(port, func(t *testing.T) {
+			connect := func() net.Conn {
+				c, err := test.dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { c.Close() })
+				return c
+			}
+			answered := func(c net.Conn) {
+				t.Helper()
+				if status, err := ask(c, test.request+"\r\n"); err != nil || status != test.want {
+					t.Fatalf("status %d (%v), want %d", status, err, test.want)
+				}
+			}
+			// The server closes the connection, so the answer may get lost.
+			if status, err := ask(connect(), test.request+"X: "+strings.Repeat("x", 64<<10)+"\r\n\r\n"); err == nil && status != http.StatusRequestHeaderFieldsTooLarge {
+				t.Errorf("a request with a long header: status %d", status)
+			}
+			first := connect()
+			answered(first)
+			for range 300 {
+				answered(connect())
+			}
+			if status, err := ask(first, test.request+"\r\n"); err == nil {
+				t.Errorf("300 connections later, the first one is still open (status %d)", status)
+			}
+		})
+	}
+	r.terminate()
+}
+
+// ask sends a request, and returns the status of the answer.
+func ask(c net.Conn, request string) (status int, err error) {
+	go func() { _, _ = io.WriteString(c, request) }() // the server may answer before it has read everything
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(io.Discard, response.Body)
+	return response.StatusCode, err
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package access serves HTTP only to clients that the API server authenticates and
-// authorizes, by TokenReview and SubjectAccessReview. It does what controller-runtime's
-// metrics filter does, without the API server's libraries
-// (docs/decisions/0040-metrics-ask-the-api-server.md).
+// Package access serves the metrics and the health probes. Metrics are served only to
+// clients that the API server authenticates and authorizes, by TokenReview and
+// SubjectAccessReview. It does what controller-runtime's metrics filter does, without the
+// API server's libraries (docs/decisions/0040-metrics-ask-the-api-server.md), and limits the
+// memory that clients can make both ports use.
 package access
 
 import (

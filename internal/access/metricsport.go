@@ -10,9 +10,8 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/cert"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
 // MetricsPort configures how a process serves metrics and /nodes/NAME. Every replica
@@ -28,32 +27,35 @@ type MetricsPort struct {
 	CertificateDir string
 }
 
-// Options returns the options of controller-runtime's server.
-func (s *MetricsPort) Options(reviewer Reviewer, log logr.Logger) (o metricsserver.Options, err error) {
-	o.BindAddress = s.Address
-	if s.Open || s.Address == "0" {
-		return o, nil
+// Server returns a server of the port, which admits only authorized clients to the handler
+// unless the port is open. It is nil if the port is disabled.
+func (s *MetricsPort) Server(handler http.Handler, reviewer Reviewer, log logr.Logger) (*manager.Server, error) {
+	switch {
+	case s.Address == "0":
+		return nil, nil
+	case s.Open:
+		return NewServer("metrics", s.Address, handler, nil)
 	}
-	o.SecureServing = true
-	filter := New(reviewer, log)
-	o.FilterProvider = func(*rest.Config, *http.Client) (metricsserver.Filter, error) {
-		return func(_ logr.Logger, next http.Handler) (http.Handler, error) { return filter.Wrap(next), nil }, nil
+	config, err := s.tls(log)
+	if err != nil {
+		return nil, err
 	}
-	// Otherwise, controller-runtime reads a certificate from the directory for temporary
-	// files.
+	return NewServer("metrics", s.Address, New(reviewer, log).Wrap(handler), config)
+}
+
+func (s *MetricsPort) tls(log logr.Logger) (*tls.Config, error) {
 	getCertificate := selfSigned()
 	if s.CertificateDir != "" {
 		mounted := &mounted{dir: s.CertificateDir, log: log}
 		if err := mounted.load(); err != nil {
-			return o, fmt.Errorf("reading the certificate of the metrics port: %w", err)
+			return nil, fmt.Errorf("reading the certificate of the metrics port: %w", err)
 		}
 		getCertificate = mounted.get
 	}
-	o.TLSOpts = []func(*tls.Config){func(c *tls.Config) {
-		c.MinVersion, c.GetCertificate = tls.VersionTLS13, getCertificate
-		c.NextProtos = []string{"http/1.1"} // one request at a time from each client
-	}}
-	return o, nil
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, GetCertificate: getCertificate,
+		NextProtos: []string{"http/1.1"}, // one request at a time from each client
+	}, nil
 }
 
 // selfSigned returns a function that returns a certificate, which is created on first

@@ -35,13 +35,9 @@ func mount(t *testing.T, dir, host string) {
 // served returns a function that returns the certificate that is served from a directory.
 func served(t *testing.T, dir string, log logr.Logger) func() *tls.Certificate {
 	t.Helper()
-	o, err := (&MetricsPort{Address: ":8080", CertificateDir: dir}).Options(nil, log)
+	config, err := (&MetricsPort{CertificateDir: dir}).tls(log)
 	if err != nil {
 		t.Fatal(err)
-	}
-	var config tls.Config
-	for _, set := range o.TLSOpts {
-		set(&config)
 	}
 	return func() *tls.Certificate {
 		t.Helper()

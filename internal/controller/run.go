@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -14,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/nodegate/nodegate/internal/access"
 	"github.com/nodegate/nodegate/internal/kube/gates"
@@ -73,24 +75,20 @@ func (p *Process) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	metrics, err := p.Metrics.Options(api, p.Options.Log)
-	if err != nil {
-		return err
-	}
 	// Leader election is not the manager's, which would end the process when the Lease is
 	// lost.
 	m, err := ctrl.NewManager(p.Config, ctrl.Options{
-		Scheme:                 scheme,
-		MapperProvider:         func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return newMapper(), nil },
-		Logger:                 p.Options.Log,
-		Metrics:                metrics,
-		HealthProbeBindAddress: p.HealthAddress,
-		PprofBindAddress:       p.ProfileAddress,
+		Scheme:           scheme,
+		MapperProvider:   func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return newMapper(), nil },
+		Logger:           p.Options.Log,
+		Metrics:          metricsserver.Options{BindAddress: "0"}, // see ports
+		PprofBindAddress: p.ProfileAddress,
 	})
 	if err != nil {
 		return fmt.Errorf("building manager: %w", err)
 	}
-	if err := p.assemble(m, api); err != nil {
+	ports := newPorts(m)
+	if err := errors.Join(p.assemble(ports, api), ports.serve(p, api)); err != nil {
 		return fmt.Errorf("assembling controller: %w", err)
 	}
 	if err := m.Start(ctx); err != nil {
