@@ -31,19 +31,57 @@ func (p *pool) add(devices *gate.Devices) {
 	}
 }
 
-// count adds a slice to its pool, unless the pool has a newer generation.
-func count(pools []pool, slice *gate.ResourceSlice, devices *gate.Devices) []pool {
-	i := slices.IndexFunc(pools, func(p pool) bool { return p.name == slice.Pool })
+// poolList contains the pools of a node, in the order in which they were found.
+type poolList struct {
+	all []pool
+	// places contains the index of each pool, unless there are few. A node has few, but its
+	// kubelet can publish any number.
+	places map[string]int
+}
+
+// fewPools is the number of pools up to which searching them is faster than a map.
+const fewPools = 16
+
+// find returns the index of the pool with the name, or -1.
+func (l poolList) find(name string) int {
+	if len(l.all) <= fewPools {
+		return slices.IndexFunc(l.all, func(p pool) bool { return p.name == name })
+	}
+	if i, ok := l.places[name]; ok {
+		return i
+	}
+	return -1
+}
+
+// count returns the list with the slice in its pool, unless the pool has a newer generation.
+func (l poolList) count(slice *gate.ResourceSlice, devices *gate.Devices) poolList {
+	i := l.find(slice.Pool)
 	switch {
 	case i < 0:
-		i, pools = len(pools), append(pools, pool{name: slice.Pool, generation: slice.Generation, want: slice.Count})
-	case slice.Generation < pools[i].generation:
-		return pools
-	case slice.Generation > pools[i].generation:
-		pools[i] = pool{name: slice.Pool, generation: slice.Generation, want: slice.Count}
+		i, l.all = len(l.all), append(l.all, pool{name: slice.Pool, generation: slice.Generation, want: slice.Count})
+		l = l.noted(i)
+	case slice.Generation < l.all[i].generation:
+		return l
+	case slice.Generation > l.all[i].generation:
+		l.all[i] = pool{name: slice.Pool, generation: slice.Generation, want: slice.Count}
 	}
-	pools[i].add(devices)
-	return pools
+	l.all[i].add(devices)
+	return l
+}
+
+// noted returns the list with the place of the pool that was added at index i.
+func (l poolList) noted(i int) poolList {
+	if i < fewPools {
+		return l
+	}
+	first := i
+	if l.places == nil {
+		l.places, first = make(map[string]int), 0
+	}
+	for ; first <= i; first++ {
+		l.places[l.all[first].name] = first
+	}
+	return l
 }
 
 // sharedPools returns the shared pools that have devices which the node can reach. It

@@ -95,25 +95,27 @@ func (s resourceSlices) pools(in gate.Input, pools []pool, none gate.Reading) ([
 		all, observed := in.SharedPools[s.query]
 		return sharedPools(all, placement(in), pools), none, observed
 	case s.minDevices > 0:
+		local := poolList{all: pools}
 		all, observed := in.Devices[s.query]
 		for i := range all {
-			pools, none = addLocal(pools, none, &all[i].ResourceSlice, &all[i].Devices, in)
+			local, none = addOwn(local, none, &all[i].ResourceSlice, &all[i].Devices, in)
 		}
-		return pools, none, observed
+		return local.all, none, observed
 	}
+	local := poolList{all: pools}
 	all, observed := in.ResourceSlices[s.query.Driver]
 	for i := range all {
-		pools, none = addLocal(pools, none, &all[i], nil, in)
+		local, none = addOwn(local, none, &all[i], nil, in)
 	}
-	return pools, none, observed
+	return local.all, none, observed
 }
 
-// addLocal adds a slice to its pool if the node owns it. Otherwise, it changes the reading
-// for the case that there is no pool.
-func addLocal(pools []pool, none gate.Reading, slice *gate.ResourceSlice, devices *gate.Devices, in gate.Input) ([]pool, gate.Reading) {
+// addOwn adds a slice to its pool if the node owns it. Otherwise, it changes the reading for
+// the case that there is no pool.
+func addOwn(pools poolList, none gate.Reading, slice *gate.ResourceSlice, devices *gate.Devices, in gate.Input) (poolList, gate.Reading) {
 	switch slice.Owner {
 	case in.Node.UID:
-		pools = count(pools, slice, devices)
+		pools = pools.count(slice, devices)
 	case "":
 		none.Reason, none.Subject = v1alpha1.ReadingNotOwned, "ResourceSlice "+slice.Name
 	default:

@@ -3,8 +3,11 @@
 package signal
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -61,5 +64,31 @@ func TestResourceSlices(t *testing.T) {
 	})
 	if n := s.Needs(nil); !slices.Equal(n.ResourceSlices, []string{draDriver}) || s.ProvesBoot() {
 		t.Errorf("needs = %+v, proves boot: %v", n, s.ProvesBoot())
+	}
+}
+
+// A kubelet can publish any number of pools for its node. Reading them takes a time in
+// proportion to their number, not to its square, which would be a minute.
+func TestManyPoolsOfOneNode(t *testing.T) {
+	const number, limit = 100_000, 10 * time.Second
+	var list []gate.ResourceSlice
+	for i := range number {
+		name := fmt.Sprintf("pool-%06d", i)
+		list = append(list, part(name, "u", name, 1, 1), part("old", "u", name, 0, 7))
+	}
+	s := mustCompile(t, v1alpha1.SignalSource{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: draDriver}})
+	took := testing.Benchmark(func(b *testing.B) {
+		for range b.N {
+			if reading, _ := read(t, s, slicesOfU(list...)); reading.State != gate.Holds {
+				t.Errorf("reading = %+v", reading)
+			}
+		}
+	})
+	if each := time.Duration(took.NsPerOp()); each > limit {
+		t.Errorf("reading %d pools takes %v", number, each)
+	}
+	list[number].Count = 2
+	if reading, _ := read(t, s, slicesOfU(list...)); reading.Reason != v1alpha1.ReadingPoolIncomplete || !strings.Contains(reading.Subject, list[number].Pool) {
+		t.Errorf("reading of an incomplete pool = %+v", reading)
 	}
 }
