@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -121,9 +122,10 @@ func OpenedByDeadline(nodes string) string {
 
 // Printable returns the text as a single line in which non-printable characters, such
 // as newlines and terminal control characters, are escaped as in Go. Nodes control some
-// of their data and must not be able to forge output.
+// of their data and must not be able to forge output. Bytes that are not UTF-8 are escaped,
+// too: some terminals take them for control characters.
 func Printable(text string) string {
-	if strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
+	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0 {
 		return text
 	}
 	quoted := strconv.Quote(text)
