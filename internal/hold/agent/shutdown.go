@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// reconnectAfter is the time after which the agent tries again to use logind.
-	reconnectAfter = 5 * time.Second
+	// The delay between attempts to use logind grows from reconnectAfter to reconnectAtMost. On a node
+	// without logind, each attempt makes the bus try to start it and log that it cannot.
+	reconnectAfter, reconnectAtMost = 5 * time.Second, time.Minute
 	// workedAfter is the time after which logind counts as usable. An error is then a new one.
 	workedAfter = time.Minute
 	// closeLimit limits how long a shutdown waits for the node's gates to close. Gates that
@@ -38,18 +39,28 @@ var retries = wait.Backoff{Duration: 100 * time.Millisecond, Factor: 2, Steps: 8
 
 // followShutdowns announces shutdowns until the context ends.
 func (a *Agent) followShutdowns(ctx context.Context) {
+	first := wait.Backoff{Duration: reconnectAfter, Cap: reconnectAtMost, Factor: 2, Steps: 10}
+	next := first
 	var last string // the error that was logged, which is not repeated while it persists
-	wait.UntilWithContext(ctx, func(ctx context.Context) {
+	for {
 		began := time.Now()
 		err := a.follow(ctx, a.Bus, "nodegate-agent", a.announce)
-		if time.Since(began) > workedAfter {
-			last = ""
+		if ctx.Err() != nil {
+			return
 		}
-		if err != nil && ctx.Err() == nil && err.Error() != last {
+		if time.Since(began) > workedAfter {
+			next, last = first, ""
+		}
+		if err != nil && err.Error() != last {
 			last = err.Error()
 			a.Log.Error("shutdowns cannot be announced", "error", last)
 		}
-	}, reconnectAfter)
+		select {
+		case <-time.After(next.Step()):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // announce sets the condition that announces the node's shutdown, and returns when the gates are

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -161,6 +162,39 @@ func TestErrorsOfLogindAreLogged(t *testing.T) {
 		a.followShutdowns(ctx)
 		if got := strings.Count(out.String(), "shutdowns cannot be announced"); got != 2 {
 			t.Errorf("%d errors were logged in %d attempts, want 2:\n%s", got, attempts, &out)
+		}
+	})
+}
+
+// On a node without logind, the agent tries again at growing intervals: for each attempt, the bus
+// tries to start logind, and writes to the system's log. When logind was usable in between, the agent
+// soon uses it again.
+func TestMissingLogindIsTriedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithTimeout(t.Context(), 4*time.Hour)
+		defer stop()
+		began := time.Now()
+		var attempts []time.Duration // since the start
+		follow := func(context.Context, string, string, func(context.Context, bool)) error {
+			attempts = append(attempts, time.Since(began))
+			if time.Since(began) > time.Hour && time.Since(began) < 2*time.Hour {
+				<-time.After(time.Hour)
+			}
+			return errors.New("no such name")
+		}
+		a := &Agent{Bus: "bus", Log: slog.New(slog.DiscardHandler), follow: follow}
+		a.followShutdowns(ctx)
+		var gaps []time.Duration
+		for i, at := range attempts[1:] {
+			gaps = append(gaps, at-attempts[i])
+		}
+		used := slices.IndexFunc(gaps, func(d time.Duration) bool { return d >= time.Hour })
+		if used < 0 || gaps[0] != reconnectAfter || gaps[used] != time.Hour+reconnectAfter {
+			t.Fatalf("the attempts were at %v", attempts)
+		}
+		// In three hours: one a minute, and some more after the start and after logind was used.
+		if most := 3*60 + 2*4; len(attempts) > most || slices.Max(gaps[:used]) > reconnectAtMost {
+			t.Errorf("%d attempts, at %v", len(attempts), attempts)
 		}
 	})
 }
