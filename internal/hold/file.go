@@ -20,13 +20,32 @@ const (
 
 	stateFile  = "hold.json"
 	pluginFile = "plugin-boot"
+	// temporary is what follows the name of a file in the names of files that are to replace it.
+	temporary = ".*"
 )
 
 // Store is the directory that the agent and the plugin have in common.
 type Store struct{ Dir string }
 
-// Create creates the directory, unless it exists.
-func (s Store) Create() error { return os.MkdirAll(s.Dir, 0o700) }
+// Prepare creates the directory, unless it exists, and removes what writes of the state have left that
+// a power cut has interrupted. If another process is writing the state, that write fails.
+func (s Store) Prepare() error {
+	if err := s.create(); err != nil {
+		return err
+	}
+	s.clean(stateFile)
+	return nil
+}
+
+func (s Store) create() error { return os.MkdirAll(s.Dir, 0o700) }
+
+// clean removes temporary files. If that fails, they only use space.
+func (s Store) clean(name string) {
+	files, _ := filepath.Glob(filepath.Join(s.Dir, name+temporary)) // fails only for a malformed pattern
+	for _, file := range files {
+		_ = os.Remove(file)
+	}
+}
 
 // Read returns the state, or an empty one if there is none.
 func (s Store) Read() (*State, error) {
@@ -96,6 +115,7 @@ func (s Store) Remove() error {
 
 // PluginStarted records that the runtime has started the plugin in a boot.
 func (s Store) PluginStarted(boot string) error {
+	s.clean(pluginFile)
 	_, err := s.replace(pluginFile, []byte(boot+"\n"), always)
 	return err
 }
@@ -113,21 +133,21 @@ func always() bool { return true }
 // replace replaces a file as a whole, even if the power fails, and reports whether it has. When
 // the content is on the disk, it asks may whether the file is still to be replaced.
 func (s Store) replace(name string, content []byte, may func() bool) (replaced bool, err error) {
-	if err := s.Create(); err != nil {
+	if err := s.create(); err != nil {
 		return false, err
 	}
-	temporary, err := os.CreateTemp(s.Dir, name+".*")
+	file, err := os.CreateTemp(s.Dir, name+temporary)
 	if err != nil {
 		return false, err
 	}
-	_, err = temporary.Write(content)
-	err = errors.Join(err, temporary.Sync(), temporary.Close())
+	_, err = file.Write(content)
+	err = errors.Join(err, file.Sync(), file.Close())
 	if err == nil && may() {
-		err = os.Rename(temporary.Name(), filepath.Join(s.Dir, name))
+		err = os.Rename(file.Name(), filepath.Join(s.Dir, name))
 		replaced = err == nil
 	}
 	if !replaced {
-		return false, errors.Join(err, os.Remove(temporary.Name()))
+		return false, errors.Join(err, os.Remove(file.Name()))
 	}
 	return true, syncDir(s.Dir)
 }

@@ -53,6 +53,29 @@ func TestReplaceDecidesLast(t *testing.T) {
 	}
 }
 
+// Files that were written when the power failed do not accumulate.
+func TestInterruptedWritesLeaveNothing(t *testing.T) {
+	store := Store{Dir: t.TempDir()}
+	must(t, store.Write(&State{Boot: "before"}))
+	must(t, store.PluginStarted("before"))
+	for _, name := range []string{stateFile, pluginFile} {
+		for range 3 {
+			file, err := os.CreateTemp(store.Dir, name+temporary)
+			must(t, err)
+			must(t, file.Close())
+		}
+	}
+	must(t, store.PluginStarted("now"))
+	must(t, store.Prepare())
+	if files, err := os.ReadDir(store.Dir); err != nil || len(files) != 2 {
+		t.Errorf("the directory has %v, %v", files, err)
+	}
+	expectBoot(t, store, "before")
+	if boot := store.PluginBoot(); boot != "now" {
+		t.Errorf("the plugin was started in boot %q", boot)
+	}
+}
+
 func expectBoot(t *testing.T, store Store, want string) {
 	t.Helper()
 	state, err := store.Read()

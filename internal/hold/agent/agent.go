@@ -58,7 +58,7 @@ const retryAfter = 5 * time.Second
 // ends. It writes nothing before it has read everything. It returns an error only if it cannot create
 // the directory of the state.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := a.Store.Create(); err != nil {
+	if err := a.Store.Prepare(); err != nil {
 		return fmt.Errorf("creating the directory of the state: %w", err)
 	}
 	if a.Store.PluginBoot() != a.Boot {

@@ -79,6 +79,25 @@ func TestFailedWritesAreRepeated(t *testing.T) {
 	})
 }
 
+// What a write has left that a power cut interrupted is removed when the agent starts.
+func TestInterruptedWritesAreRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := writing(t, io.Discard)
+		a.Bus = ""
+		if err := os.WriteFile(filepath.Join(a.Store.Dir, "hold.json.1"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		if err := a.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if files, err := os.ReadDir(a.Store.Dir); err != nil || len(files) != 1 || files[0].Name() != "hold.json" {
+			t.Errorf("the directory has %v, %v", files, err)
+		}
+	})
+}
+
 // logLines receives the lines of a log.
 type logLines chan string
 
