@@ -71,6 +71,9 @@ func checkAgent(t *testing.T, ds *appsv1.DaemonSet, image string) {
 	if len(pod.Tolerations) != 1 || pod.Tolerations[0] != (corev1.Toleration{Operator: corev1.TolerationOpExists}) {
 		t.Errorf("tolerations %v", pod.Tolerations)
 	}
+	if s := pod.SecurityContext.SELinuxOptions; s == nil || s.Type != "spc_t" {
+		t.Errorf("SELinux options %v: the default type of containers may not write to the node's directories", s)
+	}
 	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
 		s := c.SecurityContext
 		if s == nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || s.Privileged != nil || s.AppArmorProfile != nil {
