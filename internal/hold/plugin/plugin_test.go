@@ -171,6 +171,22 @@ func TestOpening(t *testing.T) {
 	})
 }
 
+// A hook also ends soon after the state has been removed, for example by an administrator.
+func TestRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, stateOf(now, false))
+		hook := w.create("s1", "waits", false)
+		time.AfterFunc(10*time.Second, func() {
+			if err := w.Store.Remove(); err != nil {
+				t.Error(err)
+			}
+		})
+		if err := hook.Wait(t.Context()); err != nil || w.Uptime() > 11*time.Second {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+	})
+}
+
 // The runtime must answer the kubelet before a pod that is being deleted can be gone. The hook of
 // a pod that was deleted without waiting for the kubelet ends, too, also in the node's network
 // namespace, in which pods that the agent does not know do not wait.
