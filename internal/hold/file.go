@@ -19,9 +19,8 @@ const (
 	BootIDFile = "/proc/sys/kernel/random/boot_id"
 
 	stateFile  = "hold.json"
+	temporary  = stateFile + ".*" // is to replace the state
 	pluginFile = "plugin-boot"
-	// temporary is what follows the name of a file in the names of files that are to replace it.
-	temporary = ".*"
 )
 
 // Store is the directory that the agent and the plugin have in common.
@@ -33,19 +32,14 @@ func (s Store) Prepare() error {
 	if err := s.create(); err != nil {
 		return err
 	}
-	s.clean(stateFile)
+	files, _ := filepath.Glob(filepath.Join(s.Dir, temporary)) // fails only for a malformed pattern
+	for _, file := range files {
+		_ = os.Remove(file) // what remains only uses space
+	}
 	return nil
 }
 
 func (s Store) create() error { return os.MkdirAll(s.Dir, 0o700) }
-
-// clean removes temporary files. If that fails, they only use space.
-func (s Store) clean(name string) {
-	files, _ := filepath.Glob(filepath.Join(s.Dir, name+temporary)) // fails only for a malformed pattern
-	for _, file := range files {
-		_ = os.Remove(file)
-	}
-}
 
 // Read returns the state, or an empty one if there is none.
 func (s Store) Read() (*State, error) {
@@ -79,7 +73,7 @@ func (s Store) Write(state *State) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.replace(stateFile, content, always)
+	_, err = s.replace(content, always)
 	return err
 }
 
@@ -101,7 +95,7 @@ func (s Store) Update(before fs.FileInfo, state *State) (updated bool, err error
 	if err != nil {
 		return false, err
 	}
-	return s.replace(stateFile, content, unchanged)
+	return s.replace(content, unchanged)
 }
 
 // Remove removes the state, so that no pod waits.
@@ -113,11 +107,19 @@ func (s Store) Remove() error {
 	return err
 }
 
-// PluginStarted records that the runtime has started the plugin in a boot.
+// PluginStarted records that the runtime has started the plugin in a boot. It overwrites the former
+// record, because a full disk has no space for another file. The record is of no use in any other
+// boot, so the power may fail at any time.
 func (s Store) PluginStarted(boot string) error {
-	s.clean(pluginFile)
-	_, err := s.replace(pluginFile, []byte(boot+"\n"), always)
-	return err
+	if err := s.create(); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(filepath.Join(s.Dir, pluginFile), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	n, err := file.WriteString(boot + "\n")
+	return errors.Join(err, file.Truncate(int64(n)), file.Close())
 }
 
 // PluginBoot returns the latest boot in which the runtime has started the plugin, or an empty
@@ -130,20 +132,20 @@ func (s Store) PluginBoot() string {
 // always lets replace replace a file in any case.
 func always() bool { return true }
 
-// replace replaces a file as a whole, even if the power fails, and reports whether it has. When
-// the content is on the disk, it asks may whether the file is still to be replaced.
-func (s Store) replace(name string, content []byte, may func() bool) (replaced bool, err error) {
+// replace replaces the file of the state as a whole, even if the power fails, and reports whether it
+// has. When the content is on the disk, it asks may whether the file is still to be replaced.
+func (s Store) replace(content []byte, may func() bool) (replaced bool, err error) {
 	if err := s.create(); err != nil {
 		return false, err
 	}
-	file, err := os.CreateTemp(s.Dir, name+temporary)
+	file, err := os.CreateTemp(s.Dir, temporary)
 	if err != nil {
 		return false, err
 	}
 	_, err = file.Write(content)
 	err = errors.Join(err, file.Sync(), file.Close())
 	if err == nil && may() {
-		err = os.Rename(file.Name(), filepath.Join(s.Dir, name))
+		err = os.Rename(file.Name(), filepath.Join(s.Dir, stateFile))
 		replaced = err == nil
 	}
 	if !replaced {

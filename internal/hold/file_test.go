@@ -33,8 +33,8 @@ func TestUpdate(t *testing.T) {
 func TestReplaceDecidesLast(t *testing.T) {
 	store := Store{Dir: t.TempDir()}
 	must(t, store.Write(&State{Boot: "before"}))
-	replaced, err := store.replace(stateFile, []byte("content"), func() bool {
-		files, err := filepath.Glob(filepath.Join(store.Dir, stateFile+".*"))
+	replaced, err := store.replace([]byte("content"), func() bool {
+		files, err := filepath.Glob(filepath.Join(store.Dir, temporary))
 		must(t, err)
 		if len(files) != 1 {
 			t.Fatalf("the temporary files are %v, want one", files)
@@ -57,15 +57,12 @@ func TestReplaceDecidesLast(t *testing.T) {
 func TestInterruptedWritesLeaveNothing(t *testing.T) {
 	store := Store{Dir: t.TempDir()}
 	must(t, store.Write(&State{Boot: "before"}))
-	must(t, store.PluginStarted("before"))
-	for _, name := range []string{stateFile, pluginFile} {
-		for range 3 {
-			file, err := os.CreateTemp(store.Dir, name+temporary)
-			must(t, err)
-			must(t, file.Close())
-		}
-	}
 	must(t, store.PluginStarted("now"))
+	for range 3 {
+		file, err := os.CreateTemp(store.Dir, temporary)
+		must(t, err)
+		must(t, file.Close())
+	}
 	must(t, store.Prepare())
 	if files, err := os.ReadDir(store.Dir); err != nil || len(files) != 2 {
 		t.Errorf("the directory has %v, %v", files, err)
@@ -73,6 +70,25 @@ func TestInterruptedWritesLeaveNothing(t *testing.T) {
 	expectBoot(t, store, "before")
 	if boot := store.PluginBoot(); boot != "now" {
 		t.Errorf("the plugin was started in boot %q", boot)
+	}
+}
+
+// The record of the plugin's start can also be written when the disk is full. Otherwise, the agent
+// would report that no pod is held.
+func TestPluginStartNeedsNoSpace(t *testing.T) {
+	store := Store{Dir: t.TempDir()}
+	var before os.FileInfo
+	for _, boot := range []string{"boot-1", "boot-2", "a longer boot", "boot-3"} {
+		must(t, store.PluginStarted(boot))
+		file, err := os.Stat(filepath.Join(store.Dir, pluginFile))
+		must(t, err)
+		if before != nil && !os.SameFile(before, file) {
+			t.Error("the record is another file")
+		}
+		if got := store.PluginBoot(); got != boot {
+			t.Errorf("the plugin was started in boot %q, want %q", got, boot)
+		}
+		before = file
 	}
 }
 

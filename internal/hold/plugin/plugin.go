@@ -80,7 +80,7 @@ func (p *Plugin) Run(ctx context.Context) error {
 	}
 	stop := context.AfterFunc(ctx, s.Stop)
 	defer stop()
-	// Not before: this waits for the disk, and the runtime does not wait long for plugins.
+	// Not before: this may wait for the disk, and the runtime does not wait long for plugins.
 	if err := p.Store.PluginStarted(p.Boot); err != nil {
 		p.Log.Error("cannot record that the runtime has started the plugin", "err", err)
 	}
