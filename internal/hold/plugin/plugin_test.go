@@ -187,6 +187,25 @@ func TestRemoval(t *testing.T) {
 	})
 }
 
+// If the state cannot be read, no pod waits, neither one that begins to nor one that already does.
+func TestDamagedState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, stateOf(now, false))
+		hook := w.create("s1", "waits", false)
+		time.AfterFunc(10*time.Second, func() {
+			files, err := filepath.Glob(filepath.Join(w.Store.Dir, "*"))
+			if err != nil || len(files) != 1 || os.Truncate(files[0], 10) != nil {
+				t.Error(files, err)
+			}
+		})
+		if err := hook.Wait(t.Context()); err != nil || w.Uptime() > 11*time.Second {
+			t.Errorf("after %s: %v", w.Uptime(), err)
+		}
+		w.create("s2", "other", true)
+		w.create("s3", "job", true)
+	})
+}
+
 // The runtime must answer the kubelet before a pod that is being deleted can be gone. The hook of
 // a pod that was deleted without waiting for the kubelet ends, too, also in the node's network
 // namespace, in which pods that the agent does not know do not wait.
