@@ -68,24 +68,33 @@ func TestResourceSlices(t *testing.T) {
 }
 
 // A kubelet can publish any number of pools for its node. Reading them takes a time in
-// proportion to their number, not to its square, which would be a minute.
+// proportion to their number, not to its square.
 func TestManyPoolsOfOneNode(t *testing.T) {
-	const number, limit = 100_000, 10 * time.Second
-	var list []gate.ResourceSlice
-	for i := range number {
-		name := fmt.Sprintf("pool-%06d", i)
-		list = append(list, part(name, "u", name, 1, 1), part("old", "u", name, 0, 7))
-	}
 	s := mustCompile(t, v1alpha1.SignalSource{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: draDriver}})
-	took := testing.Benchmark(func(b *testing.B) {
-		for range b.N {
+	published := func(pools int) (list []gate.ResourceSlice) {
+		for i := range pools {
+			name := fmt.Sprintf("pool-%06d", i)
+			list = append(list, part(name, "u", name, 1, 1), part("old", "u", name, 0, 7))
+		}
+		return list
+	}
+	fastest := func(list []gate.ResourceSlice) (least time.Duration) {
+		for range 5 { // other programs can delay some of them
+			began := time.Now()
 			if reading, _ := read(t, s, slicesOfU(list...)); reading.State != gate.Holds {
 				t.Errorf("reading = %+v", reading)
 			}
+			if took := time.Since(began); least == 0 || took < least {
+				least = took
+			}
 		}
-	})
-	if each := time.Duration(took.NsPerOp()); each > limit {
-		t.Errorf("reading %d pools takes %v", number, each)
+		return least
+	}
+	const number, times = 1_000, 50
+	list := published(number * times)
+	few, many := fastest(list[:2*number]), fastest(list)
+	if ratio := float64(many) / float64(few); ratio > times*times/5 { // the square would be 2,500
+		t.Errorf("reading %d times as many pools takes %.0f times as long", times, ratio)
 	}
 	list[number].Count = 2
 	if reading, _ := read(t, s, slicesOfU(list...)); reading.Reason != v1alpha1.ReadingPoolIncomplete || !strings.Contains(reading.Subject, list[number].Pool) {
