@@ -26,8 +26,10 @@ type leadership struct {
 	namespace string
 	lease     *coordinationv1.Lease
 	err       error
-	// elsewhere is the error that nodegate is installed in another namespace. It is nil if it is not, or
-	// if that is unknown, because most users may not read ClusterRoleBindings.
+	// here is true if nodegate is installed in the namespace, and elsewhere is the error that it is
+	// installed in another one. Both are zero if it is not installed, or if that is unknown, because most
+	// users may not read ClusterRoleBindings.
+	here      bool
 	elsewhere error
 }
 
@@ -35,7 +37,7 @@ func readLeadership(ctx context.Context, reader *read.Reader, namespace string) 
 	l := leadership{namespace: namespace}
 	if l.lease, l.err = reader.Lease(ctx, namespace); apierrors.IsNotFound(l.err) {
 		if installed, err := release.CheckNamespace(ctx, reader.Core(), namespace); installed {
-			l.elsewhere = err
+			l.here, l.elsewhere = err == nil, err
 		}
 	}
 	return l
@@ -52,7 +54,10 @@ func (l *leadership) controller(gates []v1alpha1.NodeGate, now time.Time) status
 		return status.Controller{Running: status.Unknown, Message: isUnknown + l.elsewhere.Error()}
 	case apierrors.IsNotFound(l.err):
 		missing := fmt.Sprintf("there is no Lease %s in namespace %s", v1alpha1.LeaseName, l.namespace)
-		const elsewhere = "; if nodegate is installed in another namespace, specify it with --namespace"
+		elsewhere := "; if nodegate is installed in another namespace, specify it with --namespace"
+		if l.here {
+			elsewhere = ""
+		}
 		if slices.ContainsFunc(gates, func(ng v1alpha1.NodeGate) bool { return ng.Status.ObservedGeneration > 0 }) {
 			return status.Controller{Running: status.Unknown, Message: isUnknown + missing + ", and one with --leader-elect=false has none" + elsewhere}
 		}

@@ -72,8 +72,8 @@ func TestStatusNamesTheNamespace(t *testing.T) {
 	const binding = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nodegate"
 	for name, c := range map[string]struct{ subjects, forbidden, want string }{
 		"installed elsewhere": {"[{kind: ServiceAccount, namespace: infra, name: nodegate}]", "", "t is unknown whether a controller is running: nodegate is installed in namespace infra, not in nodegate-system: use --namespace=infra"},
-		"installed here":      {"[{kind: ServiceAccount, namespace: nodegate-system, name: nodegate}]", "", "here is no Lease nodegate in namespace nodegate-system: "},
-		"forbidden":           {"[{kind: ServiceAccount, namespace: infra, name: nodegate}]", binding, "here is no Lease nodegate in namespace nodegate-system: "},
+		"installed here":      {"[{kind: ServiceAccount, namespace: nodegate-system, name: nodegate}]", "", "here is no Lease nodegate in namespace nodegate-system: no controller has run there, or it runs with --leader-elect=false.\n"},
+		"forbidden":           {"[{kind: ServiceAccount, namespace: infra, name: nodegate}]", binding, "with --leader-elect=false; if nodegate is installed in another namespace, specify it with --namespace.\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := smallCluster()
