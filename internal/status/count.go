@@ -32,8 +32,9 @@ func (s *Status) fill(f *Facts) {
 				g.Ready, g.Reason, g.Message = string(metav1.ConditionFalse), v1alpha1.ReasonNotAccepted, why
 			}
 			g.Nodes, g.Waiting, g.NonMembers = nil, nil, nil
-			if !f.NodesUnread {
-				g.count(tallies[name])
+			t := tallies[name]
+			if dry := g.Mode == v1alpha1.ModeDryRun; !f.NodesUnread && (!dry || t != nil && t.counts.Closed > 0) { // a dry run has no records
+				g.count(t)
 			}
 		}
 		delete(tallies, name)

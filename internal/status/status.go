@@ -75,7 +75,7 @@ type Gate struct {
 	// signals.
 	FromRecords bool `json:"fromRecords,omitempty"`
 	// Nodes are the node counts. For a gate in DryRun, they are the counts that would
-	// result if the gate acted.
+	// result if the gate acted, which only a controller knows. Nil if they are unknown.
 	Nodes *v1alpha1.NodeCounts `json:"nodes,omitempty"`
 	// NonMembers lists the selected nodes that are not members, by reason. Empty if the
 	// nodes were counted by the records that they carry.

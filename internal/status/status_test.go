@@ -5,6 +5,7 @@ package status
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -128,6 +129,21 @@ func TestOutdatedStatusHasNoNodes(t *testing.T) {
 		s := Of(&Facts{Gates: gateset.Reported(clitest.Declare(t, text)), NodesUnread: unread, Controller: Controller{Running: Yes}, Now: clitest.Now})
 		if g := &s.Gates[0]; g.Stale == "" || len(g.NonMembers)+len(g.Waiting) > 0 {
 			t.Errorf("nodes unread %t, stale %q: not members %+v, waiting %+v", unread, g.Stale, g.NonMembers, g.Waiting)
+		}
+	}
+}
+
+// A dry run writes no records, so without a current status, nothing is known of it. Records remain on
+// nodes that the gate could not open.
+func TestOutdatedStatusOfADryRun(t *testing.T) {
+	for held, want := range map[bool]string{false: "dry  DryRun  ? Stale  ?  ?  ?  ?  ?  ?  -", true: "dry  DryRun  ? Stale  2  0  1  0  ?  0  n1 (60m)"} {
+		records := map[string]map[string]string{"n1": nil, "n2": nil}
+		if held {
+			records["n1"] = map[string]string{"dry": clitest.Birth}
+		}
+		s := Of(&Facts{Gates: gateset.Reported(clitest.Declare(t, generation(clitest.ByLabel("dry", "mode: DryRun"), 2)+statusOf)), Nodes: roster(records), Controller: Controller{Running: No, Message: "none"}, Now: clitest.Now})
+		if text := regexp.MustCompile("  +").ReplaceAllString(s.Text(printer.ASCIIMarks, false), "  "); !strings.Contains(text, want) {
+			t.Errorf("with records %t:\n%s", held, text)
 		}
 	}
 }
