@@ -34,10 +34,10 @@ func TestSnapshotMessage(t *testing.T) {
 func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain \u00fc \uFFFD": "plain \u00fc \uFFFD",
-		"a\nb \"c\"":         `a\nb "c"`,
-		"a\x1b[2J\u009b2J":   `a\x1b[2J\u009b2J`,
-		"a\x9b2J":            `a\x9b2J`,
-		"\u202eb\xff":        `\u202eb\xff`,
+		"a\nb \"c\"":          `a\nb "c"`,
+		"a\x1b[2J\u009b2J":    `a\x1b[2J\u009b2J`,
+		"a\x9b2J":             `a\x9b2J`,
+		"\u202eb\xff":         `\u202eb\xff`,
 	} {
 		if got := Printable(text); got != want {
 			t.Errorf("%q is printed as %q, want %q", text, got, want)
