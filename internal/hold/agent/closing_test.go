@@ -19,8 +19,8 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/jsonclient"
 )
 
-// An announced shutdown waits until all gates are closed, but no longer than 2 s: gates that
-// shutdowns do not close stay open, and logind waits for 5 s by default.
+// An announced shutdown waits until all gates are closed, but no longer than 2 s: nodegate may be down,
+// and logind waits for 5 s by default.
 func TestShutdownWaitsForGates(t *testing.T) {
 	const never, limit = time.Hour, 2 * time.Second
 	for name, test := range map[string]struct {
@@ -50,6 +50,53 @@ func TestShutdownWaitsForGates(t *testing.T) {
 				}
 				if want := shutdownMessagePrefix + boot; len(*patches) != 1 || !strings.Contains((*patches)[0], want) {
 					t.Errorf("the patches are %q, want one with %q", *patches, want)
+				}
+			})
+		})
+	}
+}
+
+// A shutdown waits for no gate that shutdowns do not close. The agent does not know gates from files,
+// and waits for them.
+func TestShutdownWaitsOnlyForGatesThatClose(t *testing.T) {
+	const (
+		open = `{"state":"Open","boot":"boot-2"}`
+		none = 0
+	)
+	for name, test := range map[string]struct {
+		gate string
+		want time.Duration
+	}{
+		"closes again":                {`"name":"g"},"spec":{"reclosePolicy":"OnReboot"}`, closeLimit},
+		"by default":                  {`"name":"g"},"spec":{}`, closeLimit},
+		"never closes again":          {`"name":"g"},"spec":{"reclosePolicy":"Never"}`, none},
+		"paused":                      {`"name":"g"},"spec":{"mode":"Paused"}`, none},
+		"unreadable":                  {`"name":"g"},"spec":{"reclosePolicy":"Never","holdSeconds":"x"}`, closeLimit},
+		"another gate never does":     {`"name":"other"},"spec":{"reclosePolicy":"Never"}`, closeLimit},
+		"the API server has no gates": {"", closeLimit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				gates := ""
+				if test.gate != "" {
+					gates = `{"metadata":{` + test.gate + `}`
+				}
+				annotations, err := json.Marshal(map[string]string{recordAnnotationPrefix + "g": open})
+				if err != nil {
+					t.Fatal(err)
+				}
+				a := &Agent{Node: "mine", Boot: boot, Log: slog.New(slog.DiscardHandler), Client: clientOf(t, map[string]string{
+					nodesPath: `{"metadata":{"name":"mine","annotations":` + string(annotations) + `}}`, gatesPath: gates,
+				})}
+				a.prepare()
+				for _, run := range []func(context.Context){a.nodes.Run, a.gates.Run} {
+					go run(t.Context())
+				}
+				synctest.Wait()
+				began := time.Now()
+				a.announce(t.Context(), true)
+				if took := time.Since(began); took != test.want {
+					t.Errorf("the shutdown may continue after %s, want %s", took, test.want)
 				}
 			})
 		})

@@ -14,6 +14,7 @@ const (
 
 	modeDryRun         = "DryRun"
 	modePaused         = "Paused"
+	recloseNever       = "Never"
 	bypassedHold       = "Hold"
 	defaultHoldSeconds = 600
 	conditionAccepted  = "Accepted"

@@ -126,11 +126,12 @@ type nodeGate struct {
 }
 
 type nodeGateSpec struct {
-	Mode         string `json:"mode"`
-	BypassedPods string `json:"bypassedPods"`
-	HoldSeconds  *int32 `json:"holdSeconds"`
-	Taint        taint  `json:"taint"`
-	RecloseTaint *taint `json:"recloseTaint"`
+	Mode          string `json:"mode"`
+	ReclosePolicy string `json:"reclosePolicy"`
+	BypassedPods  string `json:"bypassedPods"`
+	HoldSeconds   *int32 `json:"holdSeconds"`
+	Taint         taint  `json:"taint"`
+	RecloseTaint  *taint `json:"recloseTaint"`
 }
 
 type taint struct {
@@ -167,6 +168,11 @@ func (g *nodeGate) taints() []*taint {
 		return []*taint{&g.Spec.Taint}
 	}
 	return []*taint{&g.Spec.Taint, g.Spec.RecloseTaint}
+}
+
+// staysOpen reports whether no shutdown closes the gate.
+func (g *nodeGate) staysOpen() bool {
+	return !g.unreadable && (g.Spec.ReclosePolicy == recloseNever || g.Spec.Mode == modePaused)
 }
 
 // record contains those fields of a gate's record on the Node that the agent reads.

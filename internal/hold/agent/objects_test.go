@@ -28,6 +28,7 @@ func TestNames(t *testing.T) {
 		stateOpen:                 v1alpha1.StateOpen,
 		modeDryRun:                string(v1alpha1.ModeDryRun),
 		modePaused:                string(v1alpha1.ModePaused),
+		recloseNever:              string(v1alpha1.RecloseNever),
 		bypassedHold:              string(v1alpha1.BypassedHold),
 		conditionAccepted:         v1alpha1.ConditionAccepted,
 		shutdownCondition:         string(corev1.NodeGracefulNodeShutdownInProgress),
@@ -114,7 +115,7 @@ func TestDecode(t *testing.T) {
 	api := v1alpha1.NodeGate{
 		ObjectMeta: metav1.ObjectMeta{Name: "g", ResourceVersion: "7"},
 		Spec: v1alpha1.NodeGateSpec{
-			Mode: v1alpha1.ModePaused, BypassedPods: v1alpha1.BypassedHold, HoldSeconds: ptr.To[int32](5),
+			Mode: v1alpha1.ModePaused, ReclosePolicy: v1alpha1.RecloseOnRegression, BypassedPods: v1alpha1.BypassedHold, HoldSeconds: ptr.To[int32](5),
 			Taint: v1alpha1.Taint{Key: "k", Value: "v", Effect: "NoSchedule"}, RecloseTaint: &v1alpha1.Taint{Key: "k", Effect: "NoExecute"},
 		},
 		Status: v1alpha1.NodeGateStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "False", Message: "m"}}},
@@ -123,7 +124,7 @@ func TestDecode(t *testing.T) {
 	wantGate := nodeGate{
 		Metadata: jsonclient.Metadata{Name: "g", ResourceVersion: "7"},
 		Spec: nodeGateSpec{
-			Mode: "Paused", BypassedPods: "Hold", HoldSeconds: ptr.To[int32](5),
+			Mode: "Paused", ReclosePolicy: "OnRegression", BypassedPods: "Hold", HoldSeconds: ptr.To[int32](5),
 			Taint: taint{"k", "v", "NoSchedule"}, RecloseTaint: &taint{"k", "", "NoExecute"},
 		},
 		Conditions: []condition{{"Accepted", "False", "m"}},

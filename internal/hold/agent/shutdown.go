@@ -22,8 +22,7 @@ const (
 	reconnectAfter, reconnectAtMost = 5 * time.Second, time.Minute
 	// workedAfter is the time after which logind counts as usable. An error is then a new one.
 	workedAfter = time.Minute
-	// closeLimit limits how long a shutdown waits for the node's gates to close. Gates that
-	// shutdowns do not close remain open.
+	// closeLimit limits how long a shutdown waits for the node's gates to close.
 	closeLimit = 2 * time.Second
 	// closeInterval is the interval at which the agent checks whether the gates are closed.
 	closeInterval = 5 * time.Millisecond
@@ -149,17 +148,25 @@ func (a *Agent) awaitBoot(ctx context.Context) bool {
 	}) == nil
 }
 
-// awaitClosed returns when all gates with a record on the Node are closed, or after closeLimit.
+// awaitClosed returns when all gates with a record on the Node are closed, except those that shutdowns
+// do not close, or after closeLimit. A gate that the agent does not know, such as one from a file, may
+// close.
 func (a *Agent) awaitClosed(ctx context.Context) {
+	staysOpen := make(map[string]bool)
+	for _, ng := range a.gates.All() {
+		staysOpen[ng.Name] = ng.staysOpen()
+	}
 	_ = wait.PollUntilContextTimeout(ctx, closeInterval, closeLimit, true, func(context.Context) (bool, error) { // fails only if the time is over
 		n := a.node()
-		return n == nil || !hasOpenGate(n), nil
+		return n == nil || !hasOpenGate(n, staysOpen), nil
 	})
 }
 
-func hasOpenGate(n *node) bool {
+// hasOpenGate reports whether a gate is open on the Node, except those that stay open.
+func hasOpenGate(n *node, staysOpen map[string]bool) bool {
 	for key, value := range n.Annotations {
-		if !strings.HasPrefix(key, recordAnnotationPrefix) {
+		gate, ok := strings.CutPrefix(key, recordAnnotationPrefix)
+		if !ok || staysOpen[gate] {
 			continue
 		}
 		if r, err := parseRecord(value); err == nil && r.State == stateOpen {
