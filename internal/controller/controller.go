@@ -273,8 +273,8 @@ func (c *Controller) refreshGates(managed map[string]string) {
 	}
 }
 
-// resyncAll enqueues all nodes: those that exist, and those in the ledgers, which may have
+// resyncAll enqueues all nodes: those that exist, and those that have a state, which may have
 // been deleted.
 func (c *Controller) resyncAll() {
-	c.resync.Add(slices.Concat(c.nodeFeed.NodeNames(), c.ledger.Names(), c.groups.Names()))
+	c.resync.Add(slices.Concat(c.nodeFeed.NodeNames(), c.nodes.names()))
 }

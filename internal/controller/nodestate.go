@@ -3,6 +3,8 @@
 package controller
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,6 +57,14 @@ func (s *nodeStates) at(node string) *nodeState {
 		s.byName[node] = state
 	}
 	return state
+}
+
+// names returns the names of all nodes with a state. They include every node that has changed or
+// has been reconciled and has not been forgotten.
+func (s *nodeStates) names() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.byName))
 }
 
 // forget drops the state of a deleted node. It keeps the change, because it may be that of

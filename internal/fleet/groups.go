@@ -189,17 +189,6 @@ func (l *Groups) Outdated() (nodes []string) {
 	return nodes
 }
 
-// Names returns the names of all nodes, which may have been deleted. A name may occur several
-// times.
-func (l *Groups) Names() (names []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, g := range l.gates {
-		names = slices.AppendSeq(names, maps.Keys(g.names))
-	}
-	return names
-}
-
 // Count returns the number of complete and incomplete groups of a gate.
 func (l *Groups) Count(gateName string) (complete, incomplete int) {
 	l.mu.Lock()

@@ -3,8 +3,6 @@
 package fleet
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -186,13 +184,6 @@ func (l *Ledger) Forget(node string) {
 		delete(l.named, node)
 	}
 	l.free(node)
-}
-
-// Names returns the names of all nodes that have been evaluated and not forgotten.
-func (l *Ledger) Names() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.nodes))
 }
 
 // replace replaces the states of a node for the gates that are covered, or for all gates
