@@ -20,8 +20,10 @@ type boots struct {
 	began time.Time
 	// knownPods returns what is known of the pods on a node.
 	knownPods func(node string) []gate.Incarnation
-	// deleted is when Nodes were observed to be deleted, for deletedFor.
+	// deleted is when Nodes were observed to be deleted, for at least deletedFor. cleaned is when
+	// older entries were last removed.
 	deleted map[string]time.Time
+	cleaned time.Time
 }
 
 // deletedFor is how long a deletion is remembered. After that, creation times show which pods are
@@ -148,7 +150,10 @@ func (s *Store) SameBoot() []string {
 func (b *boots) forget(name string, at time.Time) {
 	delete(b.byName, name)
 	delete(b.ready.byName, name)
-	maps.DeleteFunc(b.deleted, func(_ string, then time.Time) bool { return at.Sub(then) > deletedFor })
+	if at.Sub(b.cleaned) > deletedFor { // not for each of many nodes that are deleted at once
+		maps.DeleteFunc(b.deleted, func(_ string, then time.Time) bool { return at.Sub(then) > deletedFor })
+		b.cleaned = at
+	}
 	b.deleted[name] = at
 }
 

@@ -3,6 +3,7 @@
 package nodestore
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 	"testing"
@@ -112,5 +113,29 @@ func TestWatchCatchesUpWithABoot(t *testing.T) {
 	s.Put(s.Pack(booted("y", "8")))
 	if len(changes) != 1 {
 		t.Errorf("announced are %+v, want no more", changes)
+	}
+}
+
+// A whole fleet may be deleted at once. Forgetting a node takes no longer because of the others, and
+// what is remembered of them is dropped later.
+func TestManyNodesAreForgotten(t *testing.T) {
+	b := newBoots(nil)
+	at := time.Unix(1_800_000_000, 0)
+	for i := range 100_000 {
+		b.deleted[fmt.Sprint(i)] = at
+	}
+	began := time.Now()
+	for i := range 2000 {
+		b.forget(fmt.Sprint("next", i), at)
+	}
+	if took := time.Since(began); took > time.Second { // each takes a millisecond if it visits the others
+		t.Errorf("forgetting 2000 nodes took %s", took)
+	}
+	for i := range 10 {
+		at = at.Add(deletedFor)
+		b.forget(fmt.Sprint("last", i), at)
+	}
+	if n := len(b.deleted); n > 3 {
+		t.Errorf("%d deletions are remembered", n)
 	}
 }
