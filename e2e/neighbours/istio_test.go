@@ -34,7 +34,6 @@ func TestIstio(t *testing.T) {
 	s.start([]string{"KUBECONFIG=" + s.kubeconfig("istio-system", "istiod")})
 	s.declareWith(istioGate, istioKey, "daemonSet: {namespace: istio-system, name: istio-cni-node}")
 	s.createNode(istioGate, map[string]string{siteLabel: istioGate})
-	s.setBootID(istioGate, "boot-1")
 	s.workload(istioGate, istioGate, 2, "[]")
 	pod := s.awaitCNIPod()
 	if node := s.node(istioGate); !hasTaint(node, istioKey) {

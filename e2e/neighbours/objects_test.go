@@ -105,6 +105,7 @@ func (s *site) createNodeWith(name string, labels map[string]string, providerID 
 	s.Helper()
 	node := testcluster.KWOKNode(name)
 	node.Spec.ProviderID = providerID
+	node.Status.NodeInfo.BootID = "boot-1" // KWOK keeps it; later, it may overwrite it while it initializes the node
 	for key, value := range labels {
 		node.Labels[key] = value
 	}
