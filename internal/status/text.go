@@ -38,7 +38,7 @@ func (s *Status) Text(m printer.Marks, wide bool) string {
 		s.table(&b, m, wide)
 	}
 	if slices.ContainsFunc(s.Gates, func(g Gate) bool { return g.FromRecords }) {
-		b.WriteString("\nFor gates with ? only under THROTTLED, nodes are counted by the records that they carry.\n")
+		b.WriteString("\nFor gates with ? under THROTTLED, numbers are counts of the records that nodes carry.\n")
 	}
 	if names := s.unconfirmed(); len(names) > 0 {
 		fmt.Fprintf(&b, "\nIf no controller is running, the status of these gates may be out of date: %s.\n", printer.Some(names, maxUnconfirmed))
