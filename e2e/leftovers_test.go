@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/nodegate/nodegate/e2e/judge/recording"
+	"github.com/nodegate/nodegate/testcluster/await"
 )
 
 // remaining are the prefixes of the etcd keys that a test may leave behind: events end by
@@ -38,14 +39,16 @@ func (e *env) objectKeys(ctx context.Context) ([]string, error) {
 	return keys, nil
 }
 
-// leavesNothing returns an error unless exactly the given objects exist, because the next test
-// in the cluster may depend on what is left.
+// leavesNothing waits until exactly the given objects exist, because the next test in the cluster may
+// depend on what is left. The API server needs a moment for a deleted CustomResourceDefinition.
 func (e *env) leavesNothing(ctx context.Context, before []string) error {
-	after, err := e.objectKeys(ctx)
-	if err != nil {
-		return err
-	}
-	left := slices.DeleteFunc(slices.Clone(after), func(key string) bool { return slices.Contains(before, key) })
-	gone := slices.DeleteFunc(slices.Clone(before), func(key string) bool { return slices.Contains(after, key) })
-	return errUnless(len(left)+len(gone) == 0, fmt.Sprintf("the test has left %q and deleted %q", left, gone))
+	return await.Until(ctx, "nothing of the test to be left", func(ctx context.Context) error {
+		after, err := e.objectKeys(ctx)
+		if err != nil {
+			return err
+		}
+		left := slices.DeleteFunc(slices.Clone(after), func(key string) bool { return slices.Contains(before, key) })
+		gone := slices.DeleteFunc(slices.Clone(before), func(key string) bool { return slices.Contains(after, key) })
+		return errUnless(len(left)+len(gone) == 0, fmt.Sprintf("the test has left %q and deleted %q", left, gone))
+	})
 }

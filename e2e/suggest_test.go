@@ -96,7 +96,8 @@ func TestSuggestWithFewPermissions(t *testing.T) {
 	few := e.may("few-suggest", reads("apps", "daemonsets"), reads(v1alpha1.GroupName, "nodegates"))
 	a := e.ask(few, "suggest")
 	e.tells(a, 1, "2 DaemonSets for which no gate waits", "kube-system/cilium (pods need it)", "its container registrar registers a CSI driver",
-		"Incomplete: Nodes: listing nodes", "missing: the order of starts, and which nodes gates and presets select", "Incomplete: CSIDrivers", "Incomplete: allowed taint keys", "Incomplete: previews", "preview         unknown",
+		"Incomplete: Nodes: listing nodes", "missing: the order of starts, and which nodes gates and presets select; what new nodes would wait for.",
+		"Incomplete: CSIDrivers", "Incomplete: allowed taint keys", "preview         unknown",
 		"No evidence that pods need: daemons/secrets, daemons/shipper.")
 	if strings.Contains(a.out, "first allow") {
 		t.Errorf("it is unknown which keys are allowed, but the output is\n%s", a.out)
