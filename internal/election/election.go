@@ -52,8 +52,8 @@ type Options struct {
 	// the same identity gets its own Lease immediately. Required.
 	Identity string
 	// Duration is the time after the last renewal for which no other replica may lead. It
-	// must be a whole number of seconds, at least two. The leader renews the Lease four
-	// times in this time. When nine tenths of it have passed since it sent the last renewal that
+	// must be a whole number of seconds, at least two. The leader renews the Lease about
+	// every three tenths of it. When nine tenths of it have passed since it sent the last renewal that
 	// succeeded, it stops leading; renewals may therefore take four tenths each. A candidate
 	// reads the Lease at intervals of one to 2.2 tenths. Defaults to DefaultDuration.
 	Duration time.Duration
