@@ -82,11 +82,16 @@ type Metrics struct {
 	zones map[string][]string
 	// reasons has the reasons of the gates that are not Ready, by gate.
 	reasons map[string]string
+	// outside has the reasons of nonMembers that have series, by gate.
+	outside map[string][]string
 }
 
 // NewMetrics registers nodegate's metrics.
 func NewMetrics(r prometheus.Registerer) *Metrics {
-	m := &Metrics{registerer: r, gates: make(map[string][]string), zones: make(map[string][]string), reasons: make(map[string]string)}
+	m := &Metrics{
+		registerer: r, gates: make(map[string][]string), zones: make(map[string][]string), reasons: make(map[string]string),
+		outside: make(map[string][]string),
+	}
 	m.Nodes = m.gauge("nodegate_gate_nodes", "Number of nodes of a gate, by state: selected, open, closed, overdue (closed, and past the deadline), throttled (to be closed, and waiting for budget), overridden (open or closed by a manual override).", labelGate, labelState)
 	m.Waiting = m.gauge("nodegate_gate_waiting_nodes", "Number of closed nodes of a gate, by the first of its signals that each node waits for; - counts nodes that wait for no signal.", labelGate, labelSignal)
 	m.nonMembers = m.gauge("nodegate_gate_non_member_nodes", "Number of nodes that a gate selects but that are not its members, by reason. Reasons without nodes have no series.", labelGate, labelReason)
@@ -281,6 +286,7 @@ func (m *Metrics) KeepGates(signals map[string][]string) {
 			m.drop(prometheus.Labels{labelGate: name})
 			delete(m.zones, name)
 			delete(m.reasons, name)
+			delete(m.outside, name)
 			continue
 		}
 		for _, signal := range before {
@@ -305,7 +311,7 @@ func (m *Metrics) StepDown() {
 		vec.Reset()
 	}
 	m.UnlistedGates.Set(0)
-	m.zones, m.reasons = make(map[string][]string), make(map[string]string)
+	m.zones, m.reasons, m.outside = make(map[string][]string), make(map[string]string), make(map[string][]string)
 }
 
 // drop removes all series with these labels.

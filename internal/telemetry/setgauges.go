@@ -30,12 +30,21 @@ func (m *Metrics) GateNodes(name string, n v1alpha1.NodeCounts) {
 	})
 }
 
-// GateNonMembers sets the number of selected nodes that are not members, by reason.
+// GateNonMembers sets the number of selected nodes that are not members, by reason, and removes
+// other reasons. A series that remains is never removed in between: a scrape would miss it.
 func (m *Metrics) GateNonMembers(name string, all []v1alpha1.NonMembers) {
 	m.about(name, func() {
-		m.nonMembers.DeletePartialMatch(prometheus.Labels{labelGate: name})
+		before := m.outside[name]
+		m.outside[name] = nil
 		for i := range all {
-			m.nonMembers.WithLabelValues(name, string(all[i].Reason)).Set(float64(all[i].Count))
+			reason := string(all[i].Reason)
+			m.nonMembers.WithLabelValues(name, reason).Set(float64(all[i].Count))
+			m.outside[name] = append(m.outside[name], reason)
+		}
+		for _, reason := range before {
+			if !slices.Contains(m.outside[name], reason) {
+				m.nonMembers.DeleteLabelValues(name, reason)
+			}
 		}
 	})
 }

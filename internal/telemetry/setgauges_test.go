@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -42,4 +43,34 @@ func TestReasonOfAGateThatIsNotReady(t *testing.T) {
 			t.Errorf("%s: there are series with the reasons %q, want %q", step.name, got, step.want)
 		}
 	}
+}
+
+// A scrape between two reports must not miss the nodes that are not members.
+func TestNonMembersKeepTheirSeries(t *testing.T) {
+	c, m := everyMetric()
+	m.KeepGates(map[string][]string{"gate": nil})
+	report := func(reasons ...v1alpha1.NonMemberReason) {
+		t.Helper()
+		var all []v1alpha1.NonMembers
+		var want []string
+		for _, reason := range reasons {
+			all, want = append(all, v1alpha1.NonMembers{Reason: reason, Count: 1}), append(want, string(reason))
+		}
+		m.GateNonMembers("gate", all)
+		if got := c.valuesOf(t, "nodegate_gate_non_member_nodes", "gate", labelReason); !slices.Equal(got, want) {
+			t.Errorf("there are series with the reasons %q, want %q", got, want)
+		}
+	}
+	series := func() prometheus.Gauge {
+		return m.nonMembers.WithLabelValues("gate", string(v1alpha1.NonMemberNotIdle))
+	}
+	report(v1alpha1.NonMemberBlocked, v1alpha1.NonMemberNotIdle)
+	before := series()
+	report(v1alpha1.NonMemberNotIdle, v1alpha1.NonMemberPaused)
+	if series() != before {
+		t.Error("the series was removed and created again, although there are nodes with that reason in both reports")
+	}
+	m.StepDown()
+	report(v1alpha1.NonMemberPaused)
+	report()
 }
