@@ -195,7 +195,8 @@ func TestRequestTimeout(t *testing.T) {
 func TestParseNodeNames(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"n2 n1", "n1 n2"},
-		{"node/n1 n1 nodes/n1", "n1"},
+		{"node/n1 n1 nodes/n1 no/n1", "n1"},
+		{"node", "node"},
 		{"../n1", `error: "../n1" is not a valid node name`},
 		{"n1 node/", `error: "node/" is not a valid node name`},
 		{"n1/status", `error: "n1/status" is not a valid node name`},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -31,6 +32,24 @@ func declaredGates(ctx context.Context, reader *read.Reader) (declared []v1alpha
 		return nil, false, describeRequestError(err)
 	}
 	return declared, true, nil
+}
+
+// gateTypes are the types in arguments of the form TYPE/NAME that name gates. The last one is that of
+// 'kubectl get -o name'.
+var gateTypes = []string{"nodegate", "nodegates", "ng", "nodegates." + v1alpha1.GroupName, "nodegate." + v1alpha1.GroupName}
+
+// parseGateNames returns the names of gates that are given as NAME or TYPE/NAME, each once and in their
+// order.
+func parseGateNames(args []string) (names []string) {
+	for _, arg := range args {
+		if kind, name, typed := strings.Cut(arg, "/"); typed && name != "" && slices.Contains(gateTypes, kind) {
+			arg = name
+		}
+		if !slices.Contains(names, arg) {
+			names = append(names, arg)
+		}
+	}
+	return names
 }
 
 // noSuchGate returns an error for a gate that does not exist. It suggests similar

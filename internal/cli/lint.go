@@ -56,7 +56,7 @@ func newLint(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			w, err := readWorld(cmd.Context(), reader, args, applied)
+			w, err := readWorld(cmd.Context(), reader, parseGateNames(args), applied)
 			if err != nil {
 				return err
 			}

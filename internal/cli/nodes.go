@@ -14,12 +14,18 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// parseNodeNames returns the node names in args, sorted and without duplicates. A
-// name may have a prefix as in kubectl's output (node/NAME).
+// nodeTypes are the types in arguments of the form TYPE/NAME that name nodes.
+var nodeTypes = []string{"node", "nodes", "no"}
+
+// parseNodeNames returns the names of nodes that are given as NAME or TYPE/NAME, sorted and without
+// duplicates.
 func parseNodeNames(args []string) ([]string, error) {
 	names := make([]string, 0, len(args))
 	for _, arg := range args {
-		name := strings.TrimPrefix(strings.TrimPrefix(arg, "node/"), "nodes/")
+		name := arg
+		if kind, rest, typed := strings.Cut(arg, "/"); typed && slices.Contains(nodeTypes, kind) {
+			name = rest
+		}
 		if name == "" || len(content.IsPathSegmentName(name)) > 0 {
 			return nil, fmt.Errorf("%q is not a valid node name", arg)
 		}

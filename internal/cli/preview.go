@@ -98,7 +98,7 @@ func (p *previewFlags) check(cmd *cobra.Command, args []string) error {
 
 // change returns the change to predict.
 func (p *previewFlags) change(args []string, stdin io.Reader) (preview.Change, error) {
-	c := preview.Change{Delete: args}
+	c := preview.Change{Delete: parseGateNames(args)}
 	if len(p.names) == 0 {
 		return c, nil
 	}
@@ -108,8 +108,9 @@ func (p *previewFlags) change(args []string, stdin io.Reader) (preview.Change, e
 		return c, err
 	}
 	for i := range gates {
-		c.Delete = append(c.Delete, gates[i].Name)
+		args = append(args, gates[i].Name)
 	}
+	c.Delete = parseGateNames(args)
 	return c, nil
 }
 

@@ -39,7 +39,7 @@ func newStatus(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			answer, err := readStatus(cmd.Context(), reader, c.installNamespace(), args)
+			answer, err := readStatus(cmd.Context(), reader, c.installNamespace(), parseGateNames(args))
 			if err != nil {
 				return err
 			}

@@ -221,6 +221,36 @@ func TestMistypedGate(t *testing.T) {
 	}
 }
 
+// Gates can be named as kubectl and -o name print them. A gate that is named twice is one gate.
+func TestGatesByTypeAndName(t *testing.T) {
+	a := newAPIServer(t, smallCluster())
+	_, printed, _ := a.run(t, "status", "-o", "name")
+	if printed != "nodegate.nodegate.dev/agent\n" {
+		t.Fatalf("-o name prints %q", printed)
+	}
+	plain := map[string]string{}
+	for _, name := range []string{"agent", strings.TrimSpace(printed), "nodegate/agent", "nodegates/agent", "ng/agent", "ng/agent agent"} {
+		for _, args := range []string{"status %s -o json", "lint %s -o json", "preview %s --delete -o json"} {
+			code, out, err := a.run(t, strings.Fields(fmt.Sprintf(args, name))...)
+			got := fmt.Sprintf("exit status %d:\n%s%s", code, presentTime.ReplaceAllString(out, "NOW"), err)
+			if plain[args] == "" {
+				plain[args] = got
+			}
+			if got != plain[args] || code == exitError {
+				t.Errorf(args+": %s", name, got)
+			}
+		}
+	}
+	for arg, name := range map[string]string{"node/agent": "node/agent", "ng/": "ng/", "ng/agent/status": "agent/status"} {
+		if code, out, err := a.run(t, "status", arg); code != exitError || !strings.Contains(err, fmt.Sprintf("gate %q not found", name)) {
+			t.Errorf("%s: exit status %d:\n%s%s", arg, code, out, err)
+		}
+	}
+}
+
+// presentTime matches the time at which an output was made.
+var presentTime = regexp.MustCompile(`"time": "[^"]*"`)
+
 // The flags of every verb have other names than those of 'kubectl gate', which keep their
 // meaning in all verbs.
 func TestFlagsAreNotRedefined(t *testing.T) {
