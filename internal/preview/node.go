@@ -140,6 +140,7 @@ var (
 		v1alpha1.ReasonNodeSilent:         "the node is unreachable (Ready is Unknown)",
 		v1alpha1.ReasonNodeShutdown:       "the node has announced its shutdown",
 		v1alpha1.ReasonOverridden:         "a manual override keeps it closed",
+		v1alpha1.ReasonOverrideEnded:      "a manual override that kept it open has ended",
 	}
 	opens = map[v1alpha1.Reason]string{
 		v1alpha1.ReasonSignalsHold:    "all signals of openWhen hold",
@@ -152,6 +153,9 @@ var (
 		v1alpha1.ReasonDeadlinePassed: "the gate's deadline has passed (action: Open)",
 		v1alpha1.ReasonNodeReturned:   "the node is reporting again",
 		v1alpha1.ReasonOverridden:     "a manual override keeps it open",
+		v1alpha1.ReasonOverrideEnded:  "a manual override that kept it closed has ended",
+		v1alpha1.ReasonOpenedByHand:   "a user has removed the taint",
+		v1alpha1.ReasonNotIdle:        "it closed because the node was idle, but pods run there",
 	}
 )
 

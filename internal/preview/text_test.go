@@ -202,6 +202,40 @@ func TestRetaintsOverriddenNode(t *testing.T) {
 	}
 }
 
+// An override that has ended while the gate was paused, and a taint that a user has removed meanwhile, take
+// effect when the pause ends.
+func TestEndOfAPause(t *testing.T) {
+	const (
+		closed = `{"state":"Closed","reason":"Birth","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"`
+		open   = `{"state":"Open","reason":"SignalsHold","since":"2026-03-01T02:10:00Z","boot":"b","taint":"example.com/a:NoSchedule","source":"crd"`
+	)
+	manual := strings.NewReplacer("openWhen", "closeWhen").Replace(clitest.Manifest("agent", "reopen: Manual"))
+	for _, c := range []struct {
+		manifest, record string
+		tainted          bool
+		what             preview.What
+		why              string
+	}{
+		{clitest.Manifest("agent", ""), closed + `,"override":"Open","overrideSince":"2026-03-01T02:50:00Z"}`, false,
+			preview.Closes, "a manual override that kept it open has ended (OverrideEnded)"},
+		{clitest.Manifest("agent", ""), open + `,"override":"Closed","overrideSince":"2026-03-01T02:50:00Z"}`, true,
+			preview.Opens, "a manual override that kept it closed has ended (OverrideEnded)"},
+		{manual, closed + "}", false, preview.Opens, "a user has removed the taint (OpenedByHand)"},
+	} {
+		paused := clitest.Decode(t, c.manifest+"\n  mode: Paused")
+		w := &preview.World{Declared: paused, Now: clitest.Now, Nodes: twelve(nil)[:1]}
+		n := &w.Nodes[0].Node
+		n.Records, n.Taints = map[string]string{"agent": c.record}, nil
+		if c.tainted {
+			n.Taints = []corev1.Taint{{Key: "example.com/a", Effect: corev1.TaintEffectNoSchedule}}
+		}
+		p := preview.Of(w, preview.Change{Apply: clitest.Decode(t, c.manifest)})
+		if g := p.Gates[0].Groups; len(g) != 1 || g[0].What != c.what || g[0].Why != c.why {
+			t.Errorf("%s: groups %+v, want %s, because %s", c.record, g, c.what, c.why)
+		}
+	}
+}
+
 // The descheduler evicts pods because of the taint that the gate adds: the first one on nodes that are
 // new to it, and recloseTaint on others.
 func TestExemptionOfBothTaints(t *testing.T) {
