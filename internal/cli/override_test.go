@@ -77,6 +77,7 @@ func TestForesee(t *testing.T) {
 	}{
 		{name: "open-closed", state: v1alpha1.StateOpen, gates: []string{clitest.ByLabel("agent", "")}, node: steered(closed)},
 		{name: "open-open", state: v1alpha1.StateOpen, gates: []string{clitest.ByLabel("agent", "")}, node: steered(opened)},
+		{name: "open-paused-overridden", state: v1alpha1.StateOpen, gates: []string{clitest.ByLabel("agent", "mode: Paused")}, node: steered(byHand, overrides("agent", v1alpha1.StateOpen))},
 		{name: "open-outside", state: v1alpha1.StateOpen, gates: []string{clitest.ByLabel("agent", "")}, node: steered(nil)},
 		{name: "open-paused", state: v1alpha1.StateOpen, gates: []string{clitest.ByLabel("agent", "mode: Paused")}, node: steered(closed)},
 		{name: "close-again", state: v1alpha1.StateClosed, gates: []string{clitest.ByLabel("agent", "recloseTaint: {key: example.com/again, effect: NoExecute}")}, node: steered(opened)},

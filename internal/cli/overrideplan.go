@@ -103,8 +103,11 @@ func (s *overrider) planOverride(node *corev1.Node) (OverriddenNode, func(contex
 // effect returns the immediate effect of an override, given the gate's verdicts on the
 // node before and after. A nil verdict means that the gate does not apply to the node.
 func (s *overrider) effect(g *gate.Gate, node *corev1.Node, after *gate.Decision, was, is *gate.Verdict) string {
-	if g == nil {
+	switch {
+	case g == nil:
 		return ""
+	case g.Mode == v1alpha1.ModePaused && is != nil && is.After != "": // an earlier override may be in effect
+		return ", currently without effect: the gate stays " + strings.ToLower(is.After)
 	}
 	if is == nil || is.DryRun || (is.After == v1alpha1.StateClosed) != (s.state == v1alpha1.StateClosed) || is.Overridden == nil || is.Overridden.Until.IsZero() {
 		return ", currently without effect"
