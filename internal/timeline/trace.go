@@ -206,7 +206,7 @@ func (t *tracer) held(out *Gate, r gate.Reading) Moment {
 		return Moment{Doubt: Untold}
 	}
 	m := sinceCreation(r.Since, &t.facts.Node)
-	if waited && m.At.After(out.Opened.At.Add(gate.HeartbeatSkew)) {
+	if opened := out.Opened; out.State == v1alpha1.StateOpen && !out.CloseWhen && opened.Doubt != Joined && m.At.After(opened.At.Add(gate.HeartbeatSkew)) {
 		m.Doubt = AfterOpening
 	}
 	return m

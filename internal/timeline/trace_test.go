@@ -138,6 +138,14 @@ func TestTrace(t *testing.T) {
 			gates:   []string{byLabel("")},
 			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "DeadlinePassed", 1)},
 		}, `ready 40; a Open: closed 0, opened 90, s held Pending; opened 90`},
+		{"a signal that held after the deadline had opened the gate", world{
+			gates: []string{byCondition("")}, conditions: map[string]int{"Fit": 2000},
+			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "DeadlinePassed", 1)},
+		}, `ready 40; a Open: closed 0, opened 90, s held 2000 AfterOpening; opened 90`},
+		{"a signal that held after an override had opened the gate", world{
+			gates: []string{byCondition("")}, conditions: map[string]int{"Fit": 2000},
+			records: map[string]string{"a": strings.TrimSuffix(closed, "}") + `,"override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
+		}, `ready 40; a Open overridden: closed 0, opened 300, s held 2000 AfterOpening; opened 300`},
 		{"pods that could not be read", world{
 			gates: []string{byDaemon("")}, records: map[string]string{"a": opened}, daemonUnread: true, podsUnread: true,
 		}, `ready 40; a Open: closed 0, opened 90, s held Unread; opened 90; pods unread`},
