@@ -113,6 +113,9 @@ func (r *reportFlags) read(ctx context.Context, reader *read.Reader) (*report.Re
 	if err != nil {
 		return nil, describeRequestError(err)
 	}
+	if err := interruption(ctx); err != nil {
+		return nil, err
+	}
 	if podsErr != nil {
 		gaps = append(gaps, read.Error{Err: podsErr})
 	}

@@ -3,11 +3,17 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/nodegate/nodegate/internal/report"
 )
@@ -46,6 +52,49 @@ clusters:
 		}
 		if r.Cluster != c.want {
 			t.Errorf("%s: the report is on cluster %q, want %q", c.flags, r.Cluster, c.want)
+		}
+	}
+}
+
+// A report or a timeline whose reading is interrupted is not printed as an incomplete one, and does
+// not replace a file.
+func TestInterruptedReading(t *testing.T) {
+	for _, verb := range []string{"report", "timeline n1"} {
+		a := newAPIServer(t, smallCluster())
+		ctx, interrupt := context.WithCancel(t.Context())
+		read := make(chan struct{}, 100)
+		a.refuse = func(_ http.ResponseWriter, r *http.Request) bool {
+			switch r.URL.Path {
+			case "/api/v1/pods":
+				<-read
+				for range 50 { // until the verb has received the answers to its other requests
+					if response, err := http.Get(a.URL + "/api"); err == nil {
+						response.Body.Close()
+					}
+				}
+				interrupt()
+				<-r.Context().Done()
+				return true
+			case nodesPath, nodesPath + "/n1":
+				read <- struct{}{}
+			}
+			return false
+		}
+		file := filepath.Join(t.TempDir(), "report")
+		if err := os.WriteFile(file, []byte("before"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args := append(strings.Fields(verb), "--server", a.URL)
+		if verb == "report" {
+			args = append(args, "--output-file", file)
+		}
+		var out, errs bytes.Buffer
+		status := Execute(ctx, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errs}, args)
+		if status != exitError || out.Len() > 0 || !strings.HasPrefix(errs.String(), "error: interrupted: ") {
+			t.Errorf("%s: exit status %d:\n%s%s", verb, status, &out, &errs)
+		}
+		if now, err := os.ReadFile(file); err != nil || string(now) != "before" {
+			t.Errorf("%s: the file contains %q: %v", verb, now, err)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func trace(ctx context.Context, reader *read.Reader, arg string, pods bool) (*ti
 			s.gaps = append(s.gaps, read.Error{Err: err})
 		}
 	}
-	return s.trace(all), nil
+	return s.trace(all), interruption(ctx)
 }
 
 func (s *snapshot) trace(pods *gate.PodList) *timeline.Timeline {
