@@ -191,6 +191,9 @@ type Trust struct {
 	podsAt time.Time
 	// readySince is when the node was observed to become Ready, if it was.
 	readySince time.Time
+	// behind is true if another replica may have known later states of the pods when it
+	// closed the gate.
+	behind bool
 	// booted is the time at which the current boot was first observed. Zero if heartbeats
 	// from before that time count.
 	booted time.Time
@@ -217,9 +220,20 @@ func (d *decider) trustIn(g *Gate, r *Record) Trust {
 		t.booted = Earliest(r.BootSeen, d.bootSeen()) // the clock that wrote it may have been wrong
 	}
 	if d.Boot.After == "" {
-		t.former = d.Boot.Known
+		t.former, t.behind = d.Boot.Known, d.isBehind(r)
 	}
 	return t
+}
+
+// isBehind reports whether the gate closed for a boot after the time for which the pods are known. To
+// a replica that did not observe the start of the boot, a pod of the previous boot may then still be
+// ready. If another replica already knew that it was not, the digest does not contain it.
+func (d *decider) isBehind(r *Record) bool {
+	behind := r.closedForBoot() && r.Boot == d.Node.BootID && d.podsAt().Before(r.Since)
+	if behind {
+		d.recheckAt(d.now.Add(podsRecheck))
+	}
+	return behind
 }
 
 // digestIn returns the digest that applies, given the gate's record.
@@ -299,6 +313,7 @@ func (t Trust) Believes(p *Pod, now time.Time) (bool, time.Time) {
 	case t.digest == digestAll && p.Created.Before(t.since), t.digest.has(p.Incarnation), slices.Contains(t.known, p.Incarnation):
 	case p.Created.Before(t.nodeCreated), slices.Contains(t.former, p.Incarnation):
 		known = t.nodeCreated
+	case t.behind && !p.ReadySince.After(t.since):
 	default:
 		return true, time.Time{}
 	}

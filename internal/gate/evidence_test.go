@@ -112,6 +112,35 @@ func TestTimeProvesOnlyWhatWasKnown(t *testing.T) {
 	}
 }
 
+// Another replica closed the gate after this one had read the pods. It may already have known that
+// the pod of the previous boot is not ready, and then its digest does not contain that pod.
+func TestBehindTheReplicaThatClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		readyFor, podsAt time.Duration // before the gate closed, and after it
+		observed, opens  bool
+	}{
+		"ready before, read before":                {day, -time.Second, false, false},
+		"ready before, read since":                 {day, 0, false, true},
+		"ready since, read before":                 {-time.Second, -time.Second, false, true},
+		"this replica observed how the boot began": {day, -time.Second, true, true},
+	} {
+		s := aNode(aGate("cni", waitingFor(agent("agent")))).open("cni").pod("agent", "y", false).boot("b")
+		s.run(t)
+		s.pod("agent", "x", true).after(time.Second)
+		pod := &s.facts.Pods[agent("agent").query()][0]
+		pod.Created, pod.ReadySince, s.facts.PodsAt = epoch.Add(-day), epoch.Add(-c.readyFor), epoch.Add(c.podsAt)
+		if !c.observed {
+			s.facts.Boot.After = ""
+		}
+		if d := Decide(s.gates, &s.facts, s.now); d.Verdicts[0].Opened() != c.opens || !c.opens && !d.Recheck.Equal(s.now.Add(podsRecheck)) {
+			t.Errorf("%s: %s, recheck at %s", name, show(d), d.Recheck)
+		}
+		if s.facts.PodsAt = epoch; !Decide(s.gates, &s.facts, s.now).Verdicts[0].Opened() {
+			t.Errorf("%s: does not open once the pods are known for a later time", name)
+		}
+	}
+}
+
 // A node's clock may be slow: the minute of being Ready begins when the controller observes it.
 func TestSlowNodeClock(t *testing.T) {
 	for _, behind := range []time.Duration{0, 30 * time.Second, time.Hour} {

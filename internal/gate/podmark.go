@@ -45,7 +45,7 @@ func (t Trust) BelievesMark(p *Pod) bool {
 	switch {
 	case t.digest.has(p.mark()), slices.Contains(t.known, p.mark()):
 		return false
-	case t.digest == digestAll:
+	case t.digest == digestAll, t.behind:
 		return p.MarkedSince.After(t.since)
 	case p.Created.Before(t.nodeCreated):
 		return p.MarkedSince.After(t.nodeCreated)

@@ -55,6 +55,20 @@ func TestBelievesMark(t *testing.T) {
 	}
 }
 
+// Another replica closed the gate after this one had read the pods, and may have known of other marks.
+func TestMarksBehindTheReplicaThatClosed(t *testing.T) {
+	node := aNode().bootUnobserved("b")
+	node.facts.PodsAt = epoch.Add(-time.Second)
+	record := Record{State: v1alpha1.StateClosed, Since: epoch, Reason: v1alpha1.ReasonRebooted, Boot: "b"}
+	trust := (&decider{Facts: &node.facts, now: epoch}).trustIn(&Gate{}, &record)
+	if old := marked("pod", "x", epoch.Add(-time.Hour), time.Minute); trust.BelievesMark(&old) {
+		t.Error("a mark from before the gate closed counts")
+	}
+	if set := marked("pod", "x", epoch.Add(-time.Hour), -time.Second); !trust.BelievesMark(&set) {
+		t.Error("a mark that was set since does not count")
+	}
+}
+
 // The record could not list the marks, and its time is that of a clock that is behind: the mark
 // appears to be newer than the record. This replica has observed that the mark is from before.
 func TestKnownMarkAndAClockThatIsBehind(t *testing.T) {

@@ -129,6 +129,8 @@ func TestBroken(t *testing.T) {
 				f.Boot.Known = nil
 			}
 		})},
+		"opens although another replica knew later pods": {rule: "stale", decide: seeing(func(_ []gate.Gate, f *gate.Facts) { f.PodsAt = time.Time{} }),
+			setting: setting{versions: only(a(byDaemon)), replicas: 2, left: budget{reboots: 1, crashes: 1}, begin: isOpen("a")}},
 		"treats every node as Ready for long": {rule: "stale", setting: failing, decide: seeing(func(_ []gate.Gate, f *gate.Facts) {
 			f.Node.Conditions[0].Status, f.Node.Conditions[0].Transition = corev1.ConditionTrue, day.time()
 			f.Boot.Seen = day.time()

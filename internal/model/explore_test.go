@@ -270,7 +270,7 @@ func (x *explorer) current(s *visit) bool {
 		}
 		for n := range x.nodes {
 			v := &r.views[n]
-			if v.node != s.machines[n].node || v.pod != s.machines[n].pod || r.ledger[n].doubtful {
+			if v.node != s.machines[n].node || v.pod != s.machines[n].pod || v.late || r.ledger[n].doubtful {
 				return false
 			}
 			a := x.ask(question{view: *v, gates: r.gates})
@@ -320,9 +320,9 @@ func (x *explorer) ofView(s *visit, i, m int, push func(*visit)) {
 		x.keepStep(n, i, m)
 		push(n)
 	}
-	if v.pod != s.machines[m].pod {
+	if v.pod != s.machines[m].pod || v.late {
 		n := s.next("replica # sees the pod of "+of, i)
-		n.replicas[i].views[m].pod = s.machines[m].pod
+		n.replicas[i].views[m].seePod(s.machines[m].pod)
 		push(n)
 	}
 	if s.replicas[i].ledger[m].doubtful {
@@ -345,11 +345,9 @@ func (x *explorer) ofView(s *visit, i, m int, push func(*visit)) {
 }
 
 // keepStep makes a replica observe the pod together with the node, if that is assumed.
-// A replica that did not observe the start of the node's boot would otherwise accept an
-// earlier pod as a new one if another replica closed the gate.
 func (x *explorer) keepStep(s *visit, i, m int) {
-	if v := &s.replicas[i].views[m]; x.inStep || x.replicas > 1 && v.after == unseen {
-		v.pod = s.machines[m].pod
+	if x.inStep {
+		s.replicas[i].views[m].seePod(s.machines[m].pod)
 	}
 }
 

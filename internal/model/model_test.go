@@ -82,7 +82,7 @@ func settings(t *testing.T) []named {
 		{"labels flap", setting{versions: one, left: budget{reboots: 1, ticks: 2, flaps: 3}, begin: onOne}},
 		{"another writer", setting{versions: one, left: budget{reboots: 2, writers: 3}, begin: onOne}},
 		{"another writer makes a node a member", setting{versions: one, left: budget{reboots: 2, failures: 1, writers: 1, ticks: 1}}},
-		{"two replicas", setting{versions: one, replicas: 2, left: budget{reboots: 1, ticks: 1, crashes: 1}, begin: onOne}},
+		{"two replicas", setting{versions: one, replicas: 2, left: budget{reboots: 1, ticks: 1, crashes: 2}, begin: onOne}},
 		{"gates that negate each other", setting{versions: only(a(whileAbsent(keyB)), b(whileAbsent(keyA))), replicas: 2, left: budget{ticks: 1, flaps: 1}}},
 		{"a gate that negates what follows it", setting{versions: only(a(whileAbsent(keyB)), b(whilePresent(keyA))), replicas: 2, left: budget{ticks: 1, flaps: 1}}},
 		{"behind another tool's startup taint", setting{versions: only(a(byDaemons)), left: budget{ticks: 1}, begin: behindStartupTaint}},

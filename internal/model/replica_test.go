@@ -37,6 +37,9 @@ type view struct {
 	// ready is the boot of the pod that was known to be ready when the boot, or this Node, began.
 	seen         age
 	after, ready int8
+	// late is true if another replica has written since, and the watch has not delivered the
+	// pod's state at that time yet.
+	late bool
 	// memory is what its last decision passed on.
 	memory *memory
 }
@@ -76,6 +79,9 @@ func (v *view) see(n node) {
 		v.ready = v.pod.boot
 	}
 }
+
+// seePod observes the newest state of the pod.
+func (v *view) seePod(p podStatus) { v.pod, v.late = p, false }
 
 // older lets time pass for what a replica knows.
 func (r *replica) older(x *explorer, by age) {
@@ -181,6 +187,9 @@ func (x *explorer) facts(q *question) *gate.Facts {
 		Pods:            map[gate.PodQuery][]gate.Pod{agentPods: nil},
 		CompleteSources: map[string]bool{v1alpha1.SourceCRD: q.gates != notRead},
 		Granted:         map[string]bool{},
+	}
+	if v.late {
+		f.PodsAt = now.Add(-time.Second)
 	}
 	if v.after != unseen {
 		f.Boot.After = bootID(v.after)

@@ -28,6 +28,7 @@ func (x *explorer) act(s *visit, i, m int, grants uint8, push func(*visit)) {
 		}
 		x.writes++
 		s.machines[m].node.marks = w.marks
+		s.noteWrite(i, m)
 		x.check(s, &deed{r: r, m: m, before: before, known: known, wrote: w})
 		if x.maxReclosed != nil && s.left.may(s.left.losses) {
 			n := s.next("the answer to it is lost", i)
@@ -41,6 +42,15 @@ func (x *explorer) act(s *visit, i, m int, grants uint8, push func(*visit)) {
 	v.memory = a.memory
 	x.count(account, a.are, true)
 	push(s)
+}
+
+// noteWrite makes other replicas late, unless they know the pod as it is.
+func (s *state) noteWrite(by, m int) {
+	for i := range s.replicas {
+		if r := &s.replicas[i]; i != by && !r.down {
+			r.views[m].late = r.views[m].pod != s.machines[m].pod
+		}
+	}
 }
 
 // count updates the account of a node. A write that was certainly applied no longer
