@@ -90,10 +90,11 @@ func withLog(do func(*slog.Logger) error) error {
 // read-only when the agent starts again.
 func install(dir string) error {
 	installed := filepath.Join(dir, plugin.Name)
+	temporary := filepath.Join(dir, "nodegate-hold.tmp") // one that was interrupted is used again
+	defer func() { _ = os.RemoveAll(temporary) }()       // what remains only uses space
 	if isThisProgram(installed) {
 		return nil
 	}
-	temporary := filepath.Join(dir, "nodegate-hold.tmp") // one that was interrupted is used again
 	program := filepath.Join(temporary, plugin.Name)
 	err := os.MkdirAll(temporary, 0o755)
 	if err == nil {
@@ -102,7 +103,7 @@ func install(dir string) error {
 	if err == nil {
 		err = os.Rename(program, installed)
 	}
-	if err := errors.Join(err, os.RemoveAll(temporary)); err != nil {
+	if err != nil {
 		return fmt.Errorf("installing the plugin: %w", err)
 	}
 	return nil

@@ -33,6 +33,26 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+// What an interrupted installation has left is removed, also if the program is installed already.
+func TestInterruptedInstallLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	for _, before := range []string{"nothing", "the program"} {
+		temporary := filepath.Join(dir, "nodegate-hold.tmp")
+		if err := os.MkdirAll(temporary, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(temporary, plugin.Name), []byte("a part"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := run(t.Context(), []string{"nodegate-hold", "install", dir}); err != nil {
+			t.Fatal(err)
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) != 1 || !isThisProgram(filepath.Join(dir, plugin.Name)) {
+			t.Errorf("with %s installed before, the directory contains %v (%v)", before, files, err)
+		}
+	}
+}
+
 // A program that is installed already is left alone, so that an agent also starts when the disk is
 // full. Anything else is replaced.
 func TestInstallAgain(t *testing.T) {
