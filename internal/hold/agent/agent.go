@@ -72,6 +72,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	for _, run := range []func(context.Context){a.nodes.Run, a.pods.Run, a.gates.Run} {
 		watching.Go(func() { run(ctx) })
 	}
+	if a.Bus != "" { // before anything has been read: the API server may be unavailable when a shutdown begins
+		watching.Go(func() { a.followShutdowns(ctx) })
+	}
 	for !a.synced() {
 		select {
 		case <-a.changed:
@@ -80,9 +83,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		}
 	}
 	a.begin()
-	if a.Bus != "" {
-		watching.Go(func() { a.followShutdowns(ctx) })
-	}
 	a.notify()
 	a.writeChanges(ctx)
 	return nil

@@ -26,6 +26,8 @@ const (
 	closeLimit = 2 * time.Second
 	// closeInterval is the interval at which the agent checks whether the gates are closed.
 	closeInterval = 5 * time.Millisecond
+	// readInterval is the interval at which the agent checks whether the Node has been read.
+	readInterval = 100 * time.Millisecond
 	// bootInterval is the interval at which the agent checks whether the Node shows the current boot.
 	bootInterval = time.Second
 	// announceLimit limits how long the agent tries to announce a shutdown. logind no longer waits
@@ -43,7 +45,7 @@ func (a *Agent) followShutdowns(ctx context.Context) {
 	var last string // the error that was logged, which is not repeated while it persists
 	for {
 		began := time.Now()
-		err := a.follow(ctx, a.Bus, "nodegate-agent", a.announce)
+		err := a.follow(ctx, a.Bus, "nodegate-agent", a.handle)
 		if ctx.Err() != nil {
 			return
 		}
@@ -59,6 +61,20 @@ func (a *Agent) followShutdowns(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// handle announces a shutdown or withdraws an announcement, once the Node has been read: before, it is
+// not known what has been announced, nor which gates are open.
+func (a *Agent) handle(ctx context.Context, shutdown bool) {
+	if shutdown {
+		limited, cancel := context.WithTimeout(ctx, announceLimit)
+		defer cancel()
+		ctx = limited
+	}
+	read := func(context.Context) (bool, error) { return a.nodes.Synced(), nil }
+	if wait.PollUntilContextCancel(ctx, readInterval, true, read) == nil { // fails only if ctx ends
+		a.announce(ctx, shutdown)
 	}
 }
 
@@ -80,14 +96,12 @@ func (a *Agent) announce(ctx context.Context, shutdown bool) {
 		a.announced = true
 		a.Log.Info("the machine shuts down")
 		now := time.Now().UTC().Format(time.RFC3339)
-		limited, cancel := context.WithTimeout(ctx, announceLimit)
-		defer cancel()
-		a.patchCondition(limited, map[string]any{
+		a.patchCondition(ctx, map[string]any{
 			"type": shutdownCondition, "status": conditionTrue,
 			"reason": "PrepareForShutdown", "message": shutdownMessagePrefix + a.Boot,
 			"lastTransitionTime": now, "lastHeartbeatTime": now,
 		})
-		a.awaitClosed(limited)
+		a.awaitClosed(ctx)
 	case announced && !a.announced && !a.awaitBoot(ctx): // the context has ended
 	case announced || a.announced:
 		if a.patchCondition(ctx, map[string]any{"type": shutdownCondition, "$patch": "delete"}) {

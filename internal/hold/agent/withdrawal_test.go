@@ -56,15 +56,9 @@ func TestWithdrawalIsRepeated(t *testing.T) {
 // the agent could announce a shutdown after it was cancelled.
 func TestAnnouncementEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		config := &transport.Config{Transport: roundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("unavailable") })}
-		client, err := jsonclient.New("http://test", config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := &Agent{Client: client, Node: "mine", Boot: boot, Log: slog.New(slog.DiscardHandler)}
-		a.prepare()
+		a := agentOf(t.Context(), t, func() string { return "{}" }, func() int { return http.StatusServiceUnavailable })
 		began := time.Now()
-		a.announce(t.Context(), true)
+		a.handle(t.Context(), true)
 		if took := time.Since(began); took != announceLimit {
 			t.Errorf("announcing ended after %s, want %s", took, announceLimit)
 		}
