@@ -62,7 +62,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return fmt.Errorf("creating the directory of the state: %w", err)
 	}
 	if a.Store.PluginBoot() != a.Boot {
-		a.Log.Warn("no pod is held on this node: the container runtime has not started the plugin in this boot; restart the node, or the runtime, which must support NRI")
+		a.Log.Warn("no pod is held on this node: the container runtime has not started the plugin in this boot; restart the node, or the runtime, which must have NRI enabled")
 	}
 	a.prepare()
 	var watching sync.WaitGroup
