@@ -51,10 +51,7 @@ func Birth(gates []Gate, n Node) Decision {
 		case came && ok && written == raw:
 			delete(d.Records, name)
 		case came && !ok:
-			if d.Records == nil {
-				d.Records = make(map[string]string)
-			}
-			d.Records[name] = ""
+			put(&d.Records, name, "")
 		}
 	}
 	d.Changes = len(d.Records) > 0 || !sameTaints(n.Taints, d.Taints)

@@ -49,7 +49,7 @@ func (d *decider) conditions(gates []Gate, out *Decision) {
 	out.Recheck, out.Again = d.recheck, d.again
 	for name := range present { // the gate has no record, and does not select the node or does not exist
 		if !d.Part || hasGate(gates, name) {
-			out.setCondition(name, nil)
+			put(&out.Conditions, name, nil)
 		}
 	}
 }
@@ -64,13 +64,13 @@ func (d *decider) condition(s *slot, exists bool, out *Decision) {
 		v.Published = v.WasPublished || d.Granted[s.name] && v.Wants == ""
 		switch {
 		case v.Published && !v.WasPublished:
-			out.setCondition(s.name, d.newCondition(s))
+			put(&out.Conditions, s.name, d.newCondition(s))
 		case !v.Published && v.Wants == "": // else the other want comes first
 			v.Wants = WantCondition
 		}
 	case withdraws:
 		if v.Published = false; exists {
-			out.setCondition(s.name, nil)
+			put(&out.Conditions, s.name, nil)
 		}
 	}
 }
@@ -118,14 +118,9 @@ func (r *Record) isOverdue() bool { return r != nil && r.Overdue }
 func (n *Node) published() map[string]corev1.ConditionStatus {
 	var all map[string]corev1.ConditionStatus
 	for i := range n.Conditions {
-		name, ours := strings.CutPrefix(n.Conditions[i].Type, v1alpha1.DeadlineConditionPrefix)
-		if !ours {
-			continue
+		if name, ours := strings.CutPrefix(n.Conditions[i].Type, v1alpha1.DeadlineConditionPrefix); ours {
+			put(&all, name, n.Conditions[i].Status)
 		}
-		if all == nil {
-			all = make(map[string]corev1.ConditionStatus)
-		}
-		all[name] = n.Conditions[i].Status
 	}
 	return all
 }
@@ -160,14 +155,6 @@ func (g *Gate) WaitsFor(v *Verdict) string {
 		return "its signals had not held for long enough"
 	}
 	return strings.Join(all, "; ")
-}
-
-// setCondition sets the desired condition of a gate; nil removes it.
-func (out *Decision) setCondition(gateName string, c *corev1.NodeCondition) {
-	if out.Conditions == nil {
-		out.Conditions = make(map[string]*corev1.NodeCondition)
-	}
-	out.Conditions[gateName] = c
 }
 
 func hasGate(gates []Gate, name string) bool {

@@ -99,7 +99,7 @@ func (d *decider) addDryRun(gates []Gate, out *Decision) {
 		settled = settled && v.Shadow == d.Shadow[v.Gate]
 		out.Verdicts = append(out.Verdicts, v)
 		if why, ignored := e.ignored[v.Gate]; ignored {
-			note(&out.Ignored, v.Gate, why)
+			put(&out.Ignored, v.Gate, why)
 		}
 	}
 	slices.SortFunc(out.Verdicts, func(a, b Verdict) int { return cmp.Compare(a.Gate, b.Gate) })
@@ -147,7 +147,7 @@ func (d *decider) withDryRun(gates []Gate) (f Facts, supposed map[string]bool) {
 		if err != nil {
 			continue
 		}
-		t, _ := parseTaint(r.Taint)
+		t := r.RecordedTaint()
 		isClosed := r.tainted()
 		if isClosed {
 			closed = append(closed, t)

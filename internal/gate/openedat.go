@@ -19,10 +19,7 @@ func (d *decider) stamps() map[string]string {
 		if s.keep || s.gate == nil || s.gate.Stamp == "" || !d.openedHere(s) || d.Node.Annotations[s.gate.Stamp] == now {
 			continue
 		}
-		if out == nil {
-			out = make(map[string]string)
-		}
-		out[s.gate.Stamp] = now
+		put(&out, s.gate.Stamp, now)
 	}
 	return out
 }

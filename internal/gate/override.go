@@ -153,17 +153,17 @@ func (d *decider) readOverrides(gates []Gate) {
 		switch {
 		case !found && d.Part:
 		case err != nil:
-			note(&d.ignored, name, err.Error())
+			put(&d.ignored, name, err.Error())
 		case o.UID != d.Node.UID:
-			note(&d.ignored, name, fmt.Sprintf("its uid differs from the UID of this Node, %s", d.Node.UID))
+			put(&d.ignored, name, fmt.Sprintf("its uid differs from the UID of this Node, %s", d.Node.UID))
 		case !d.now.Before(o.Until):
-			note(&d.withdrawn, name, "")
+			put(&d.withdrawn, name, "")
 		case o.Until.Sub(d.now) > OverrideMax+clockSkew:
-			note(&d.withdrawn, name, fmt.Sprintf("it ends at %s, which is more than %d days ahead", o.Until.UTC().Format(time.RFC3339), OverrideMax/(24*time.Hour)))
+			put(&d.withdrawn, name, fmt.Sprintf("it ends at %s, which is more than %d days ahead", o.Until.UTC().Format(time.RFC3339), OverrideMax/(24*time.Hour)))
 		case !found:
 			d.recheckAt(o.Until)
 			if !isInDryRun(gates, name) {
-				note(&d.ignored, name, IgnoredNoGate)
+				put(&d.ignored, name, IgnoredNoGate)
 			}
 		default:
 			d.recheckAt(o.Until)
@@ -178,18 +178,19 @@ func isInDryRun(gates []Gate, name string) bool {
 	return slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name && g.Mode == v1alpha1.ModeDryRun })
 }
 
-func note(notes *map[string]string, name, text string) {
-	if *notes == nil {
-		*notes = make(map[string]string)
+// put sets a key of a map, which is created if it is nil.
+func put[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = make(map[string]V)
 	}
-	(*notes)[name] = text
+	(*m)[key] = value
 }
 
 // ignore ignores the slot's override, if it has one.
 func (d *decider) ignore(s *slot, why string) {
 	if s.override != nil {
 		s.override = nil
-		note(&d.ignored, s.name, why)
+		put(&d.ignored, s.name, why)
 	}
 }
 

@@ -46,9 +46,9 @@ func Release(n *Node, named func(gate string) bool) Released {
 		case err != nil:
 			continue
 		case r.tainted() && named(name):
-			own[r.held()] = true
+			own[IDOf(r.RecordedTaint())] = true
 		case r.tainted():
-			others[r.held()] = true
+			others[IDOf(r.RecordedTaint())] = true
 		}
 		if named(name) {
 			out.forget(name)
@@ -80,10 +80,7 @@ func Release(n *Node, named func(gate string) bool) Released {
 
 // forget removes a gate's record.
 func (r *Released) forget(name string) {
-	if r.Records == nil {
-		r.Records = make(map[string]string)
-	}
-	r.Records[name] = ""
+	put(&r.Records, name, "")
 	r.Gates = append(r.Gates, name)
 }
 
@@ -93,10 +90,7 @@ func (r *Released) withdraw(n *Node, named func(string) bool) {
 		if !named(name) || slices.Contains(r.Kept, name) {
 			continue
 		}
-		if r.Withdrawn == nil {
-			r.Withdrawn = make(map[string]string)
-		}
-		r.Withdrawn[name] = ""
+		put(&r.Withdrawn, name, "")
 		r.Gates = append(r.Gates, name)
 	}
 	slices.Sort(r.Gates)
@@ -108,16 +102,10 @@ func (r *Released) withdraw(n *Node, named func(string) bool) {
 func (r *Released) unpublish(n *Node, named func(string) bool) {
 	for name := range n.published() {
 		if named(name) {
-			r.setCondition(name, nil)
+			put(&r.Conditions, name, nil)
 			r.Gates = append(r.Gates, name)
 		}
 	}
 	slices.Sort(r.Gates)
 	r.Gates = slices.Compact(r.Gates)
-}
-
-// held returns the taint that the record accounts for.
-func (r *Record) held() TaintID {
-	t, _ := parseTaint(r.Taint)
-	return IDOf(t)
 }

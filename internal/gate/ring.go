@@ -97,13 +97,10 @@ func (f *Facts) after(d *Decision) Facts {
 
 // change sets a key in a map, which may be nil, or removes it if the value is empty.
 func change(m *map[string]string, key, value string) {
-	switch {
-	case value == "":
+	if value == "" {
 		delete(*m, key)
-	case *m == nil:
-		*m = map[string]string{key: value}
-	default:
-		(*m)[key] = value
+	} else {
+		put(m, key, value)
 	}
 }
 

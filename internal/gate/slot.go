@@ -164,7 +164,7 @@ func (s *slot) restore(r *Record) {
 	s.verdict.Before = r.Effective()
 	s.was, s.wasSince = r.Override, r.OverrideSince
 	if s.had = (v1alpha1.Taint{}); r.tainted() {
-		s.had, _ = parseTaint(r.Taint)
+		s.had = r.RecordedTaint()
 	}
 	s.isNew = r.tainted() && !r.Reclosed
 }

@@ -20,10 +20,7 @@ func (d *decider) decision() Decision {
 			continue
 		}
 		if raw, changed := s.record(); changed {
-			if out.Records == nil {
-				out.Records = make(map[string]string)
-			}
-			out.Records[s.name] = raw
+			put(&out.Records, s.name, raw)
 		}
 	}
 	out.Withdrawn, out.Ignored = d.withdrawn, d.ignored
