@@ -5,6 +5,7 @@ package gate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -258,13 +259,5 @@ func youngerMessage(younger []yield) string {
 }
 
 func listKeys(keys map[string]bool) string {
-	names := make([]string, 0, len(keys))
-	for key := range keys {
-		names = append(names, key)
-	}
-	if len(names) == 0 {
-		return "none"
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return cmp.Or(strings.Join(slices.Sorted(maps.Keys(keys)), ", "), "none")
 }

@@ -4,6 +4,7 @@ package gate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -158,12 +159,7 @@ func (g *Gate) WaitsFor(v *Verdict) string {
 }
 
 func hasGate(gates []Gate, name string) bool {
-	for i := range gates {
-		if gates[i].Name == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(gates, func(g Gate) bool { return g.Name == name })
 }
 
 // Clip truncates a text to limit bytes.

@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -179,19 +180,7 @@ func (d *decider) endDeadlineException(s *slot) {
 }
 
 func lacksPod(readings []Reading) bool {
-	for i := range readings {
-		if readings[i].State == NotYet && readings[i].LacksPod() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(readings, func(r Reading) bool { return r.State == NotYet && r.LacksPod() })
 }
 
-func anyUnseen(readings []Reading) bool {
-	for i := range readings {
-		if readings[i].Unseen() {
-			return true
-		}
-	}
-	return false
-}
+func anyUnseen(readings []Reading) bool { return slices.ContainsFunc(readings, Reading.Unseen) }

@@ -181,10 +181,7 @@ func (p *Parts) Touched(c Change) (Part, bool) {
 // touchedBy returns the parts that read an aspect, or false if that is unknown.
 func (p *Parts) touchedBy(a *Aspect) ([]int, bool) {
 	switch a.Kind {
-	case AspectGroup:
-		part, known := p.gates[a.Name]
-		return []int{part}, known
-	case AspectRecord: // any gate may take over an orphaned record
+	case AspectGroup, AspectRecord: // any gate may take over an orphaned record
 		part, known := p.gates[a.Name]
 		return []int{part}, known
 	case AspectTaint:

@@ -221,21 +221,12 @@ func (d *decider) closesUnderBudget(s *slot, due time.Time, reason v1alpha1.Reas
 // became Ready again does not count: while a node is unreachable, Kubernetes marks its
 // pods as not ready.
 func (d *decider) lostSince(reading Reading, seen time.Time) time.Time {
-	since := d.now
-	if !seen.IsZero() && seen.Before(since) {
-		since = seen
-	}
-	reported := reading.Since
-	if reported.IsZero() {
+	since := Earliest(d.now, seen)
+	if reading.Since.IsZero() {
 		return since
 	}
-	if ready, ok := d.Node.Condition(string(corev1.NodeReady)); ok && reported.Before(ready.Transition) {
-		reported = ready.Transition
-	}
-	if reported.Before(since) {
-		since = reported
-	}
-	return since
+	ready, _ := d.Node.Condition(string(corev1.NodeReady))
+	return Earliest(since, Latest(reading.Since, ready.Transition))
 }
 
 func anyUnknown(readings []Reading) bool {
