@@ -67,6 +67,29 @@ func TestGolden(t *testing.T) {
 	}
 }
 
+// A gate that closes on existing nodes when it is applied is announced, with what to remove.
+func TestExistingNodesAreNoted(t *testing.T) {
+	closing := 0
+	for tool, run := range tools {
+		for _, source := range inputs(t, tool) {
+			r := run(source)
+			for i := range r.Gates {
+				mode := r.Gates[i].NodeGate.Spec.ExistingNodes
+				if mode != v1alpha1.ExistingClose && mode != v1alpha1.ExistingCloseIfIdle {
+					continue
+				}
+				closing++
+				if !strings.Contains(strings.Join(r.notes, "\n"), "existingNodes: "+string(mode)) {
+					t.Errorf("%s/%s: no note says that gate %s closes on existing nodes", tool, source.Name, r.Gates[i].NodeGate.Name)
+				}
+			}
+		}
+	}
+	if closing < 10 {
+		t.Errorf("only %d gates close on existing nodes", closing)
+	}
+}
+
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)

@@ -265,7 +265,7 @@ func (h *handler) noteDifferences() {
 	if !h.backfill {
 		return
 	}
-	h.noteInput("an existing node is closed if only daemon, mirror and finished pods run on it; nodetaintshandler considers it idle if it has no pods " +
+	h.noteInput("an existing node is closed if only daemon, mirror and finished pods run on it (existingNodes: CloseIfIdle); nodetaintshandler considers it idle if it has no pods " +
 		"outside of kube-system and kube-public")
 	h.noteInput("the backfill excludes nodes with " + handlerSkipLabel + "=" + handlerSkipValue + "; nodetaintshandler's does not")
 	h.noteInput(fmt.Sprintf(unbudgetedNote, h.tool))

@@ -140,6 +140,9 @@ func (c *converter) add(line int, name string, spec v1alpha1.NodeGateSpec) *Gate
 	g.NodeGate.Name = c.names.unique(name)
 	g.NodeGate.Spec = spec
 	c.acknowledge(&g.NodeGate.Spec)
+	if spec.ExistingNodes == v1alpha1.ExistingClose {
+		c.noteInput(fmt.Sprintf(existingNote, c.tool))
+	}
 	c.gates = append(c.gates, g)
 	return &c.gates[len(c.gates)-1]
 }
@@ -210,6 +213,9 @@ func undamped() v1alpha1.Timing {
 }
 
 const (
+	existingNote = "existing nodes on which a signal does not hold are closed as soon as the gate is in force (existingNodes: Close), as " +
+		"%s taints them; 'kubectl gate preview -f FILE' names these nodes; remove existingNodes to leave existing nodes that do " +
+		"not carry the taint as they are"
 	unbudgetedNote = "any number of nodes may be closed at a time (maxReclosed: 100%%), as with %s; " +
 		"remove budget to use the default of 20%% of a zone, which limits the effect of a mistake"
 	undampedNote = "the gate closes as soon as a signal stops holding, as with %s, so each rollout of a daemon " +
