@@ -17,7 +17,7 @@ import (
 )
 
 // Requirements of cilium/cilium#16602, and what Cilium's operator does instead; see
-// docs/from-cilium.md. Reboots are in seed_cilium_replay_test.go.
+// docs/from-cilium.md. Reboots are in attack_reboot_test.go and e2e/node.
 
 // strictly makes a gate close as soon as its signals do not hold, as #16602 requires, and
 // returns it.
