@@ -109,8 +109,8 @@ func (s *overrider) effect(g *gate.Gate, node *corev1.Node, after *gate.Decision
 	case g.Mode == v1alpha1.ModePaused && is != nil && is.After != "": // an earlier override may be in effect
 		return ", currently without effect: the gate stays " + strings.ToLower(is.After)
 	}
-	if is == nil || is.DryRun || (is.After == v1alpha1.StateClosed) != (s.state == v1alpha1.StateClosed) || is.Overridden == nil || is.Overridden.Until.IsZero() {
-		return ", currently without effect"
+	if !s.takesEffect(is) {
+		return withoutEffect(g, is)
 	}
 	wasClosed := was != nil && was.Before == v1alpha1.StateClosed
 	switch {
@@ -124,6 +124,21 @@ func (s *overrider) effect(g *gate.Gate, node *corev1.Node, after *gate.Decision
 		return "; the taint stays because of gate " + is.Overridden.HeldBy
 	}
 	return fmt.Sprintf("; taint %s is removed immediately", recordedTaint(node.Annotations[v1alpha1.RecordAnnotationPrefix+g.Name], g))
+}
+
+// takesEffect reports whether the gate gets the state of the override, because of it.
+func (s *overrider) takesEffect(is *gate.Verdict) bool {
+	return is != nil && !is.DryRun && (is.After == v1alpha1.StateClosed) == (s.state == v1alpha1.StateClosed) && is.Overridden != nil && !is.Overridden.Until.IsZero()
+}
+
+// withoutEffect returns the text for an override that does not take effect. The state of a paused gate may be
+// that of an earlier override.
+func withoutEffect(g *gate.Gate, is *gate.Verdict) string {
+	const text = ", currently without effect"
+	if g.Mode == v1alpha1.ModePaused && is != nil && is.After != "" {
+		return text + ": the gate stays " + strings.ToLower(is.After)
+	}
+	return text
 }
 
 // warnings returns the reasons why an override has no effect, or one that may be
