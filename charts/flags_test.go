@@ -34,6 +34,9 @@ func TestFlagsThatPoliciesAndPermissionsNeedToo(t *testing.T) {
 			both++
 		}
 		for _, arg := range []string{"--" + name, "--" + name + "=x"} {
+			if preventsElection(arg) {
+				continue
+			}
 			_, err := helm(t, object{"extraArgs": []string{"--workers=8", arg}}, "template", "nodegate", chart)
 			if want := "extraArgs has --" + name + ", which would apply only to the program, not to its policies and permissions: "; shared != (err != nil) || err != nil && !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v; rejected: %t", arg, err, shared)
@@ -43,6 +46,27 @@ func TestFlagsThatPoliciesAndPermissionsNeedToo(t *testing.T) {
 	if both < 6 {
 		t.Errorf("both commands have only %d flags", both)
 	}
+}
+
+// Replicas that elect no leader, or that share an identity, would all change nodes. Also during the upgrade of a
+// single replica there are two.
+func TestFlagsThatPreventLeaderElection(t *testing.T) {
+	t.Parallel()
+	for _, arg := range []string{"--leader-elect=true", "--leader-elect-lease-duration=4s"} {
+		_, err := helm(t, object{"extraArgs": []string{arg}}, "template", "nodegate", chart)
+		must(t, err)
+	}
+	for _, arg := range []string{"--leader-elect=false", "--leader-elect=0", "--leader-elect-identity=x"} {
+		_, err := helm(t, object{"replicas": 1, "extraArgs": []string{"--workers=8", arg}}, "template", "nodegate", chart)
+		if want := "extraArgs has " + arg + ", with which several replicas could change nodes at the same time: remove it"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", arg, err, want)
+		}
+	}
+}
+
+// preventsElection reports whether TestFlagsThatPreventLeaderElection is about an argument.
+func preventsElection(arg string) bool {
+	return strings.HasPrefix(arg, "--leader-elect=") && arg != "--leader-elect=true" || strings.HasPrefix(arg, "--leader-elect-identity")
 }
 
 // flagLine matches a flag in the help text of a command.
