@@ -13,12 +13,14 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/descheduler"
 	"github.com/nodegate/nodegate/internal/kube/read"
 )
 
-// deschedulerConfigMaps returns the ConfigMaps that deschedulers mount, without duplicates.
+// deschedulerConfigMaps returns the ConfigMaps that deschedulers mount, without duplicates. A
+// Deployment without replicas and a suspended CronJob start no descheduler.
 // All other ConfigMaps remain unread: users may not read all of them, and they are large.
 func deschedulerConfigMaps(deployments []appsv1.Deployment, cronJobs []batchv1.CronJob) (names []types.NamespacedName) {
 	add := func(namespace string, pod *corev1.PodSpec) {
@@ -29,10 +31,14 @@ func deschedulerConfigMaps(deployments []appsv1.Deployment, cronJobs []batchv1.C
 		}
 	}
 	for i := range deployments {
-		add(deployments[i].Namespace, &deployments[i].Spec.Template.Spec)
+		if d := &deployments[i]; ptr.Deref(d.Spec.Replicas, 1) > 0 {
+			add(d.Namespace, &d.Spec.Template.Spec)
+		}
 	}
 	for i := range cronJobs {
-		add(cronJobs[i].Namespace, &cronJobs[i].Spec.JobTemplate.Spec.Template.Spec)
+		if c := &cronJobs[i]; !ptr.Deref(c.Spec.Suspend, false) {
+			add(c.Namespace, &c.Spec.JobTemplate.Spec.Template.Spec)
+		}
 	}
 	return names
 }

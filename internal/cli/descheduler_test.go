@@ -3,11 +3,17 @@
 package cli
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 const (
@@ -54,10 +60,12 @@ func TestPreviewReadsDeschedulerPolicies(t *testing.T) {
 	for name, c := range map[string]struct {
 		gate, policy string
 		refuse       string
+		suspended    bool
 		want, not    string
 	}{
 		"closes":              {gate: closing, policy: deschedulerPolicy, want: evicts + " up to 1 pod on 1 node", not: gap},
 		"closes, no policy":   {gate: closing, policy: strings.Replace(deschedulerPolicy, "[RemovePodsViolatingNodeTaints]", "[PodLifeTime]", 1), want: "would close", not: "descheduler"},
+		"is suspended":        {gate: closing, policy: deschedulerPolicy, suspended: true, want: "would close", not: "descheduler"},
 		"closes nothing":      {gate: open, policy: deschedulerPolicy, refuse: "/apis/apps/v1/deployments", want: "not members", not: "descheduler"},
 		"pods are forbidden":  {gate: closing, policy: deschedulerPolicy, refuse: "/api/v1/pods", want: "because pods could not be read", not: gap},
 		"policy is forbidden": {gate: closing, policy: deschedulerPolicy, refuse: policyPath, want: gap + "reading configmap kube-system/policy: ", not: evicts},
@@ -67,7 +75,7 @@ func TestPreviewReadsDeschedulerPolicies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			objects := smallCluster()
 			objects["/api/v1/pods"] = list("v1", "PodList", ownedPod)
-			objects["/apis/batch/v1/cronjobs"] = list("batch/v1", "CronJobList", deschedulerCronJob)
+			objects["/apis/batch/v1/cronjobs"] = list("batch/v1", "CronJobList", strings.Replace(deschedulerCronJob, "spec:", fmt.Sprintf("spec:\n  suspend: %t", c.suspended), 1))
 			objects[policyPath] = c.policy
 			a := newAPIServer(t, objects)
 			a.forbid(c.refuse)
@@ -120,5 +128,29 @@ func TestLintReadsDeschedulerPolicies(t *testing.T) {
 				t.Errorf("output does not contain %q, or contains %q:\n%s%s", c.want, c.not, out, err)
 			}
 		})
+	}
+}
+
+// A descheduler that its Deployment or CronJob does not start evicts nothing.
+func TestStoppedDeschedulers(t *testing.T) {
+	pod := corev1.PodSpec{
+		Containers: []corev1.Container{{Image: "descheduler"}},
+		Volumes:    []corev1.Volume{{VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "policy"}}}}},
+	}
+	var d appsv1.Deployment
+	d.Spec.Template.Spec = pod
+	var c batchv1.CronJob
+	c.Spec.JobTemplate.Spec.Template.Spec = pod
+	for _, stopped := range []bool{false, true} {
+		d.Spec.Replicas, c.Spec.Suspend = ptr.To(int32(1)), &stopped
+		if stopped {
+			d.Spec.Replicas = ptr.To(int32(0))
+		}
+		if names := deschedulerConfigMaps([]appsv1.Deployment{d}, nil); len(names) > 0 == stopped {
+			t.Errorf("a Deployment, stopped: %t, mounts %v", stopped, names)
+		}
+		if names := deschedulerConfigMaps(nil, []batchv1.CronJob{c}); len(names) > 0 == stopped {
+			t.Errorf("a CronJob, stopped: %t, mounts %v", stopped, names)
+		}
 	}
 }

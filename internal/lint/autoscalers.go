@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -263,8 +264,12 @@ func autoscalerDoesNotKnowKey(j *checker, s *subject) (hits []hit) {
 	return hits
 }
 
-// autoscalerArgs returns the command line of a Deployment if it is Cluster Autoscaler.
+// autoscalerArgs returns the command line of a Deployment if it is Cluster Autoscaler. One without replicas
+// is stopped, for example because Karpenter has replaced it.
 func autoscalerArgs(d *appsv1.Deployment) ([]string, bool) {
+	if ptr.Deref(d.Spec.Replicas, 1) == 0 {
+		return nil, false
+	}
 	for i := range d.Spec.Template.Spec.Containers {
 		c := &d.Spec.Template.Spec.Containers[i]
 		line := slices.Concat(c.Command, c.Args)

@@ -109,6 +109,11 @@ func deployment(name string, change ...func(*appsv1.Deployment)) appsv1.Deployme
 	return d
 }
 
+func scaled(d appsv1.Deployment, replicas int32) appsv1.Deployment {
+	d.Spec.Replicas = &replicas
+	return d
+}
+
 func withTolerations(tolerations ...corev1.Toleration) func(*appsv1.Deployment) {
 	return func(d *appsv1.Deployment) { d.Spec.Template.Spec.Tolerations = tolerations }
 }
@@ -565,6 +570,7 @@ var cases = map[string]ruleCases{
 		bad: map[string]*World{
 			"not configured": with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/b"))),
 			"no prefix":      with([]string{keyed(readinessKey, "")}, deployments(autoscaler("--startup-taint-prefix="))),
+			"one replica":    with([]string{agent("")}, deployments(scaled(autoscaler(), 1))),
 		},
 		good: map[string]*World{
 			"configured":                  with([]string{agent("")}, deployments(autoscaler("--startup-taint=example.com/a"))),
@@ -573,6 +579,7 @@ var cases = map[string]ruleCases{
 			"by a prefix":                 with([]string{keyed(readinessKey, "")}, deployments(autoscaler("--startup-taint-prefix=x/", "--startup-taint-prefix=readiness.k8s.io/"))),
 			"there is none":               with([]string{agent("")}, deployments(deployment("web"))),
 			"on lost nodes":               with([]string{outOfService}, deployments(autoscaler())),
+			"it is stopped":               with([]string{agent("")}, deployments(scaled(autoscaler(), 0))),
 		},
 	},
 	"late-label": {
