@@ -19,7 +19,7 @@ import (
 // pageData is embedded in the page as JSON.
 type pageData struct {
 	// Now is the time of the report.
-	Now   int64      `json:"now"`
+	Now   float64    `json:"now"`
 	Pools []string   `json:"pools"`
 	Zones []string   `json:"zones"`
 	Gates []dataGate `json:"gates"`
@@ -112,7 +112,7 @@ const fullBytes = 2_000_000
 
 // data returns the nodes in the form that the page's script reads.
 func (r *Report) data() (*pageData, error) {
-	d := &pageData{Now: r.Time.Unix(), Pools: names(r.Pools), Zones: names(r.Zones), Gates: []dataGate{}, Nodes: make([]json.RawMessage, 0, len(r.Nodes))}
+	d := &pageData{Now: float64(r.Time.UnixMilli()) / 1000, Pools: names(r.Pools), Zones: names(r.Zones), Gates: []dataGate{}, Nodes: make([]json.RawMessage, 0, len(r.Nodes))}
 	gates := make(map[string]int, len(r.Gates))
 	for i := range r.Gates {
 		g := dataGate{Name: r.Gates[i].Gate, Signals: []string{}}

@@ -368,3 +368,19 @@ func TestTook(t *testing.T) {
 		}
 	}
 }
+
+// The text, the page's text and the page's script show the same durations. Times of the controller and
+// of the report have fractions of seconds.
+func TestDurationsAgree(t *testing.T) {
+	at := func(d time.Duration) timeline.Moment { return timeline.Moment{At: born.Add(d)} }
+	held := waiting()
+	held.Gates[0].Closed = at(500 * time.Millisecond)
+	r := of(node(moment(40), moment(60), moment(90), at(90*time.Second+460*time.Millisecond)), held)
+	r.Time = born.Add(300*time.Second + 960*time.Millisecond)
+	var page bytes.Buffer
+	if err := r.WriteHTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	states(t, r.Text(), []string{"held   5m 01s", "open   1m 31s", "50% within 1m 31s"}, nil) // 300.5 s and 90.5 s
+	states(t, page.String(), []string{`class="for">5m 01s<`, `>1m 31s</td>`, `"now":1772330700.96,`, `"o":90.5,`}, nil)
+}

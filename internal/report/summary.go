@@ -70,7 +70,7 @@ func closedFor(closed timeline.Moment, now time.Time) string {
 	if closed.At.IsZero() {
 		return ""
 	}
-	elapsed := FormatSeconds(max(now.Sub(closed.At), 0).Seconds()) // clocks may differ
+	elapsed := FormatSeconds(seconds(max(now.Sub(closed.At), 0))) // clocks may differ
 	if !closed.Known() {
 		return "at least " + elapsed
 	}
@@ -83,7 +83,7 @@ func (v *view) TimeToOpen(n Node) string {
 		return "held " + held(&n, v.Time).For
 	}
 	if took, known := n.Opened.After(n.Created); known {
-		return FormatSeconds(took.Seconds())
+		return FormatSeconds(seconds(took))
 	}
 	return "–"
 }

@@ -79,7 +79,7 @@ func writeNodes(b *strings.Builder, r *Report) {
 			took, known := n.Opened.After(n.Created)
 			after := "-"
 			if known {
-				after = FormatSeconds(took.Seconds())
+				after = FormatSeconds(seconds(took))
 			}
 			rows.Add(n.Node, "open", after, "-")
 			continue
