@@ -62,6 +62,18 @@ func TestSummaryOfAnIncompleteReport(t *testing.T) {
 	states(t, summary(t, r), []string{`"verdict good"`}, []string{"Incomplete"})
 	r.Unread = []string{"listing a: forbidden", "listing b: forbidden", "listing c: forbidden", "listing d: forbidden", "listing e: forbidden"}
 	states(t, summary(t, r), []string{"Incomplete", "listing a: forbidden", "listing c: forbidden", "2 more errors"}, []string{"good", "listing d"})
+// Large numbers have thousands separators everywhere on the page.
+func TestLargeNumbers(t *testing.T) {
+	const n = 54321
+	r := &report.Report{Fleet: report.Group{Nodes: n}, Overdue: n, Later: n}
+	r.Gates = []report.Gate{{Gate: "g", Closed: n, Open: n, Overdue: n, Signals: []report.Signal{{Name: "s", Waiting: n}}}}
+	r.Pools = []report.Group{{Name: "p", Nodes: n, Held: n}}
+	text := page(t, r)
+	if plain, separated := strings.Count(text, "54321"), strings.Count(text, "54,321"); plain != 0 || separated < 9 {
+		t.Errorf("%d numbers have no separators, and %d have", plain, separated)
+	}
+}
+
 	states(t, page(t, r), []string{"listing e: forbidden"}, nil)
 }
 
