@@ -104,6 +104,9 @@ func (c *count) node(n *Node) {
 	for _, name := range n.unrecorded {
 		c.gate(name).Open++
 	}
+	for _, name := range n.closing {
+		c.gate(name).closing++
+	}
 	opened, ok := n.Opened.After(n.Created)
 	late = ok && opened > c.within || n.Opened.Doubt == timeline.Again
 	if overdue {
@@ -164,15 +167,7 @@ func (c *gateCount) node(n *Node, g *timeline.Gate, within time.Duration) {
 		c.Overdue++
 	}
 	if g.State == v1alpha1.StateClosed {
-		c.Closed++
-		if g.Opens {
-			c.opening++
-		}
-		for _, w := range g.Awaited() {
-			if w < len(c.signals) {
-				c.signals[w].Waiting++
-			}
-		}
+		c.closed(g)
 		return
 	}
 	c.Open++
@@ -192,6 +187,24 @@ func (c *gateCount) node(n *Node, g *timeline.Gate, within time.Duration) {
 	}
 	for _, part := range parts(n, g) {
 		c.phases[part.Phase] += part.took
+	}
+}
+
+// closed counts a node on which the gate is closed.
+func (c *gateCount) closed(g *timeline.Gate) {
+	held := 0
+	if g.Holds() {
+		held = 1
+	}
+	c.Closed++
+	if g.Opens {
+		c.opening += held
+	}
+	for _, w := range g.Awaited() {
+		if w < len(c.signals) {
+			c.signals[w].Waiting++
+			c.signals[w].holding += held
+		}
 	}
 }
 

@@ -76,8 +76,10 @@ type Gate struct {
 	Open    int `json:"open"`
 	Closed  int `json:"closed"`
 	Overdue int `json:"overdue"`
-	// opening is the number of nodes on which the controller is about to open the closed gate.
-	opening int
+	// opening is the number of nodes that the gate holds and on which the controller is about to open
+	// it. closing is the number of nodes on which the controller is about to close it, so that it holds
+	// them.
+	opening, closing int
 	// Opened is the time from the nodes' creation until the gate opened.
 	Opened Spread `json:"opened"`
 	// Phases divide this time, summed over all nodes.
@@ -120,6 +122,8 @@ type Signal struct {
 	AloneSeconds float64 `json:"aloneSeconds"`
 	// Waiting is the number of nodes that currently wait for the signal.
 	Waiting int `json:"waiting"`
+	// holding is the number of these nodes that the gate holds.
+	holding int
 }
 
 // Node is the history of a node, with its pool and zone.
@@ -130,6 +134,8 @@ type Node struct {
 	// unrecorded are the closeWhen gates that are open on the node without a record, and therefore
 	// have no history there.
 	unrecorded []string
+	// closing are the gates that are about to hold the node.
+	closing []string
 }
 
 // Facts are the input of a report.
@@ -160,7 +166,7 @@ func (f *Facts) Trace(all []gate.Facts, pods map[string]*gate.PodList, poolLabel
 		d := f.Gates.Decide(facts, f.Time)
 		n := Node{History: timeline.Trace(f.Gates.Gates, facts, &d, facts.AllPods, f.Time)}
 		n.Pool, n.Zone = Place(facts.Node.Labels, poolLabel)
-		n.unrecorded = unrecorded(f.Gates, &n.History, &d)
+		n.unrecorded, n.closing = unrecorded(f.Gates, &n.History, &d), closing(f.Gates, &facts.Node, &d)
 		f.Nodes = append(f.Nodes, n)
 	}
 }
@@ -171,6 +177,23 @@ func unrecorded(gates *gateset.Set, l *timeline.History, d *gate.Decision) (name
 		v := &d.Verdicts[i]
 		recorded := slices.ContainsFunc(l.Gates, func(g timeline.Gate) bool { return g.Gate == v.Gate })
 		if g, known := gates.Gate(v.Gate); known && g.CloseWhen && !v.DryRun && !recorded && v.Before == v1alpha1.StateOpen {
+			names = append(names, v.Gate)
+		}
+	}
+	return names
+}
+
+// closing returns the gates that the controller is about to close on a node, when their budgets allow it,
+// and that keep pods off it then.
+func closing(gates *gateset.Set, n *gate.Node, d *gate.Decision) (names []string) {
+	for i := range d.Verdicts {
+		v := &d.Verdicts[i]
+		g, known := gates.Gate(v.Gate)
+		if !known || v.DryRun {
+			continue
+		}
+		throttled := v.Wants == gate.WantBudget && g.TaintInUse().Effect != corev1.TaintEffectPreferNoSchedule
+		if throttled || v.Closed() && !gate.IsSoft(v.TaintOn(n, d, g)) {
 			names = append(names, v.Gate)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/printer"
 	"github.com/nodegate/nodegate/internal/timeline"
 )
@@ -62,6 +61,21 @@ func heldLongest(n *Node) *timeline.Gate {
 		}
 	}
 	return longest
+}
+
+// Closing returns which gates are about to hold nodes, or "". They are open on these nodes until the
+// controller closes them.
+func (r *Report) Closing() string {
+	var all []string
+	for i := range r.Gates {
+		if g := &r.Gates[i]; g.closing > 0 {
+			all = append(all, fmt.Sprintf("gate %s on %s", g.Gate, counted(g.closing, "node")))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "The controller is about to close " + printer.Some(all, maxAwaited) + ", unless it is not running or a gate's budget is used up."
 }
 
 // closedFor returns for how long a gate has been closed, or "" if that is unknown. An adopted taint
@@ -155,15 +169,12 @@ func (v *view) allAwaited() []awaited {
 	var all []awaited
 	for i := range v.Gates {
 		g := &v.Gates[i]
-		if gate.IsSoft(g.Taint) {
-			continue // it holds no node
-		}
 		if g.opening > 0 {
 			all = append(all, awaited{Gate: g.Gate, Nodes: g.opening})
 		}
 		for _, s := range g.Signals {
-			if s.Waiting > 0 {
-				all = append(all, awaited{g.Gate, s.Name, g.CloseWhen, s.Waiting})
+			if s.holding > 0 {
+				all = append(all, awaited{g.Gate, s.Name, g.CloseWhen, s.holding})
 			}
 		}
 	}

@@ -3,11 +3,17 @@
 package report_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/report"
 	"github.com/nodegate/nodegate/internal/timeline"
 )
@@ -56,12 +62,6 @@ func TestHeadline(t *testing.T) {
 	}
 }
 
-// If something could not be read, the page says so first, and does not give the all-clear.
-func TestSummaryOfAnIncompleteReport(t *testing.T) {
-	r := of(node(moment(40), moment(60), moment(90), moment(100)))
-	states(t, summary(t, r), []string{`"verdict good"`}, []string{"Incomplete"})
-	r.Unread = []string{"listing a: forbidden", "listing b: forbidden", "listing c: forbidden", "listing d: forbidden", "listing e: forbidden"}
-	states(t, summary(t, r), []string{"Incomplete", "listing a: forbidden", "listing c: forbidden", "2 more errors"}, []string{"good", "listing d"})
 // Large numbers have thousands separators everywhere on the page.
 func TestLargeNumbers(t *testing.T) {
 	const n = 54321
@@ -74,6 +74,12 @@ func TestLargeNumbers(t *testing.T) {
 	}
 }
 
+// If something could not be read, the page says so first, and does not give the all-clear.
+func TestSummaryOfAnIncompleteReport(t *testing.T) {
+	r := of(node(moment(40), moment(60), moment(90), moment(100)))
+	states(t, summary(t, r), []string{`"verdict good"`}, []string{"Incomplete"})
+	r.Unread = []string{"listing a: forbidden", "listing b: forbidden", "listing c: forbidden", "listing d: forbidden", "listing e: forbidden"}
+	states(t, summary(t, r), []string{"Incomplete", "listing a: forbidden", "listing c: forbidden", "2 more errors"}, []string{"good", "listing d"})
 	states(t, page(t, r), []string{"listing e: forbidden"}, nil)
 }
 
@@ -94,14 +100,32 @@ func TestSummaryOfUnreadSignals(t *testing.T) {
 
 // The summary names the signals that most held nodes wait for, and says how many others there are.
 func TestSummaryOfSignals(t *testing.T) {
-	r := of(waiting(), waiting())
-	states(t, summary(t, r), []string{"Waiting for <b>a</b> of gate <b>g</b> on 2 nodes; for <b>b</b> of gate <b>g</b> on 2 nodes."}, []string{" more."})
+	states(t, summary(t, of(waiting(), waiting())), []string{"Waiting for <b>a</b> of gate <b>g</b> on 2 nodes; for <b>b</b> of gate <b>g</b> on 2 nodes."}, []string{" more."})
+	more := waiting()
+	gates := signalGates()
 	for _, name := range []string{"c", "d", "e"} {
-		r.Gates[0].Signals = append(r.Gates[0].Signals, report.Signal{Name: name, Waiting: 1})
+		gates.Gates[0].Signals = append(gates.Gates[0].Signals, gate.NamedSignal{Name: name})
+		more.Gates[0].Signals = append(more.Gates[0].Signals, timeline.Signal{Name: name, State: gate.NotYet.String()})
 	}
+	r := report.New(&report.Facts{Time: now, Gates: gates, Nodes: []report.Node{waiting(), more}})
 	states(t, summary(t, r), []string{"for <b>d</b> of gate <b>g</b> on 1 node; for 1 more."}, []string{"<b>e</b>"})
+}
+
+// Whether a gate holds a node depends on the taint that it has there, which may be the gate's recloseTaint.
+func TestSummaryOfSoftTaints(t *testing.T) {
+	soft := waiting()
+	soft.Held, soft.Gates[0].Soft = false, true
+	r := of(soft, soft)
+	r.Gates[0].Taint = "example.com/g:NoSchedule"
+	states(t, summary(t, r), []string{"0 of 2 nodes are held"}, []string{"Waiting"})
+	if s := r.Gates[0].Signals[0]; s.Waiting != 2 {
+		t.Errorf("%d nodes wait for the signal, want 2", s.Waiting)
+	}
+	soft.Gates[0].Opens = true
+	states(t, summary(t, of(soft)), nil, []string{"Waiting"})
+	r = of(waiting(), soft)
 	r.Gates[0].Taint = "example.com/g:PreferNoSchedule"
-	states(t, summary(t, r), nil, []string{"Waiting"}) // it holds no node
+	states(t, summary(t, r), []string{"Waiting for <b>a</b> of gate <b>g</b> on 1 node; for <b>b</b> of gate <b>g</b> on 1 node."}, nil)
 }
 
 // If nothing keeps a gate closed, it waits for the controller, which may not be running.
@@ -150,4 +174,48 @@ func TestSummaryOfAGateWithoutNodeGate(t *testing.T) {
 	r := of(n)
 	states(t, summary(t, r), []string{"gate <b>gone</b>", "deleted, or the gate is declared in a file"}, nil)
 	states(t, page(t, r), []string{"no NodeGate: deleted, or declared in a file"}, nil)
+}
+
+// A gate is about to close on nodes that rebooted or announced their shutdown, and stays open while no
+// controller runs. The report then says so instead of giving the all-clear. A gate in DryRun does not
+// close, and a soft gate holds no node.
+func TestSummaryOfGatesThatAreAboutToClose(t *testing.T) {
+	for _, c := range []struct {
+		change string
+		closes bool
+	}{{"mode: Enforce", true}, {"mode: DryRun", false}, {"reclosePolicy: Never", false}, {"recloseTaint: {key: example.com/soft, effect: PreferNoSchedule}", false}} {
+		r := report.New(leaving(t, c.change))
+		closing := "The controller is about to close gate cni on 3 nodes, unless it is not running or a gate's budget is used up."
+		if c.closes {
+			states(t, summary(t, r), []string{strings.ReplaceAll(closing, "'", "&#39;"), "verdict warn", "0 of 3 nodes are held"}, nil)
+			states(t, r.Text(), []string{"0 of 3 nodes are held.\n" + closing + "\n"}, nil)
+			continue
+		}
+		states(t, summary(t, r), []string{"verdict good"}, []string{"about to close"})
+		states(t, r.Text(), nil, []string{"about to close"})
+	}
+}
+
+// leaving returns the facts about three nodes on which gate cni opened before two of them rebooted, and one
+// announced its shutdown. change is added to the gate's spec.
+func leaving(t *testing.T, change string) *report.Facts {
+	t.Helper()
+	var g v1alpha1.NodeGate
+	spec := "{taint: {key: example.com/cni, effect: NoSchedule}, openWhen: [{name: fit, label: {key: fit}}], " + change + "}"
+	if err := yaml.UnmarshalStrict([]byte("metadata: {name: cni}\nspec: "+spec), &g); err != nil {
+		t.Fatal(err)
+	}
+	g.CreationTimestamp.Time = born.Add(-time.Hour)
+	f := &report.Facts{Time: now, Within: time.Hour, Gates: gateset.Of([]v1alpha1.NodeGate{g}, gate.KeyPolicy{}, gateset.IgnoreStatus)}
+	all := make([]gate.Facts, 3)
+	for i := range all {
+		record := gate.Record{State: v1alpha1.StateOpen, Since: moment(90).At, Reason: v1alpha1.ReasonSignalsHold, Boot: "a", Taint: "example.com/cni:NoSchedule", Source: v1alpha1.SourceCRD}
+		all[i].Node = gate.Node{
+			Name: fmt.Sprint("n", i), Created: born, BootID: "b", Records: map[string]string{"cni": record.String()},
+			Conditions: []gate.Condition{{Type: "Ready", Status: corev1.ConditionTrue, Transition: moment(80).At}},
+		}
+	}
+	all[2].Node.BootID, all[2].Node.ShuttingDown = "a", true
+	f.Trace(all, nil, "")
+	return f
 }

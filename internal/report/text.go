@@ -21,6 +21,9 @@ func (r *Report) Text() string {
 		fmt.Fprintf(&b, ", %s of them overdue", thousands(r.Overdue))
 	}
 	b.WriteString(".\n")
+	if closing := r.Closing(); closing != "" {
+		b.WriteString(closing + "\n")
+	}
 	if s := r.Fleet.Opened; s.Count > 0 {
 		fmt.Fprintf(&b, "Time from creation to opening of %s: 50%% within %s, 90%% within %s, 99%% within %s, 100%% within %s.\n",
 			printer.Count(s.Count, "node"), FormatSeconds(s.P50), FormatSeconds(s.P90), FormatSeconds(s.P99), FormatSeconds(s.Max))
