@@ -23,6 +23,7 @@ const (
 	bootPath        = "/status/nodeInfo/bootID"
 	taintsPath      = "/spec/taints"
 	annotationsPath = "/metadata/annotations"
+	conditionsPath  = "/status/conditions"
 )
 
 // operation is one operation of a JSON Patch (RFC 6902). internal/webhook/patch.go has copies of

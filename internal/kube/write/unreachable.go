@@ -14,8 +14,6 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-const conditionsPath = "/status/conditions"
-
 // errNotUnreachable is returned for a decision that must not be written because it is
 // wrong.
 var errNotUnreachable = errors.New("adding taint node.kubernetes.io/out-of-service to a node whose Ready condition is not known to be Unknown")

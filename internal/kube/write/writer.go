@@ -129,7 +129,7 @@ func classify(err error) error {
 		return wrap(ErrDenied, wrap(ErrRejected, err))
 	case !isAnswer(err):
 		return wrap(ErrUnanswered, err)
-	case !hasCode(err, http.StatusUnprocessableEntity):
+	case !apierrors.IsInvalid(err):
 		return err
 	case outdated(err):
 		return wrap(ErrConflict, err)
@@ -177,9 +177,4 @@ func outdated(err error) bool {
 	return !slices.ContainsFunc(details.Causes, func(c metav1.StatusCause) bool {
 		return c.Field != "" && c.Type != metav1.CauseTypeFieldValueDuplicate
 	})
-}
-
-func hasCode(err error, code int32) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code == code
 }
