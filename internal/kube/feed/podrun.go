@@ -23,12 +23,7 @@ func run(o *corev1.Pod) gate.Run {
 		case state.Running != nil:
 			started = clients.Instant(state.Running.StartedAt)
 		}
-		if !started.IsZero() && (r.Started.IsZero() || started.Before(r.Started)) {
-			r.Started = started
-		}
-		if ended.After(r.Ended) {
-			r.Ended = ended
-		}
+		r.Started, r.Ended = gate.Earliest(r.Started, started), gate.Latest(r.Ended, ended)
 	}
 	return r
 }

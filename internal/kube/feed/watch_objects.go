@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
 // objectFeed observes the objects of one source while gates need them.
@@ -46,11 +47,7 @@ func (f *Feed) adjustObjects(ctx context.Context, needed map[gate.ObjectQuery]bo
 		}
 	}
 	f.objectFeeds.Store(&after)
-	for source, feed := range before {
-		if after[source] != feed {
-			feed.Stop()
-		}
-	}
+	reflector.StopUnused(before, after)
 }
 
 func (f *Feed) startObjects(ctx context.Context, source gate.ObjectSource, queries []gate.ObjectQuery) *objectFeed {

@@ -32,8 +32,8 @@ func (g *Error) Hides(n gate.Needs) bool { return g.hides != nil && g.hides(n) }
 
 // Snapshot returns the facts about a node. needs returns the gates' needs, which may
 // depend on the DaemonSets. Node, Zone, DaemonSets, Pods, CSINode, ResourceSlices, Devices,
-// SharedPools and DeviceTaintRules are set as far as they can be read. Zone is set only for an unreachable node, because
-// decisions about other nodes do not depend on it.
+// SharedPools, DeviceTaintRules and Objects are set as far as they can be read. Zone is set only
+// for an unreachable node, because decisions about other nodes do not depend on it.
 func (r *Reader) Snapshot(ctx context.Context, node *corev1.Node, needs func(*gate.DaemonSets) gate.Needs) (gate.Facts, []Error) {
 	// For a request with a limit, older API servers read from etcd and search all pods there.
 	l := newSnapshot(r, node.Name, 0)
