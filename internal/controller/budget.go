@@ -9,6 +9,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/reflector"
 )
 
@@ -114,4 +115,13 @@ func (c *Controller) countFleet() {
 	if c.ledger.SetFleet(c.nodeFeed.NodeNames(), seq, c.mayCount()) {
 		c.noteCounted()
 	}
+}
+
+// termsOf returns the budgets of the gates.
+func termsOf(s *gateset.Set) map[string]fleet.BudgetTerms {
+	all := make(map[string]fleet.BudgetTerms, len(s.Declared))
+	for name, ng := range s.Declared {
+		all[name] = fleet.BudgetTerms{Budget: ng.Spec.Budget.MaxReclosed, Since: s.Since[name]}
+	}
+	return all
 }

@@ -96,10 +96,9 @@ func (r *carried) under(set *gateset.Set) *carried {
 	if r.seq >= set.Seq {
 		return r
 	}
-	now := &carried{uid: r.uid, seq: set.Seq}
-	now.retainOthers(r, changed)
-	now.left, now.shadow = r.left, r.shadow // they do not depend on signals
-	now.group = nil
+	now := &carried{uid: r.uid, seq: set.Seq, left: r.left, shadow: r.shadow} // these do not depend on signals
+	putOthers(&now.lost, r.lost, changed)
+	putOthers(&now.steady, r.steady, changed)
 	putOthers(&now.group, r.group, func(gate string) bool { return set.Since[gate] > r.seq })
 	return now
 }

@@ -36,7 +36,8 @@ func (r *reporter) logConditions(gateName string, before, now []metav1.Condition
 func (r *reporter) logUnlisted(set *gateset.Set) {
 	names := r.ledger.Unlisted(set.Declared)
 	r.metrics.UnlistedGates.Set(float64(names.Count))
-	switch text := names.String(); {
+	text := names.String()
+	switch {
 	case text == r.unlisted:
 		return
 	case names.Count > 0:
@@ -44,5 +45,5 @@ func (r *reporter) logUnlisted(set *gateset.Set) {
 	default:
 		r.log.Info("no node has records of unlisted gates anymore")
 	}
-	r.unlisted = names.String()
+	r.unlisted = text
 }

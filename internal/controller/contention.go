@@ -32,23 +32,19 @@ type contention struct {
 
 // identifyWriter updates a gate's contention to the contended nodes.
 func (r *reporter) identifyWriter(ctx context.Context, ng *v1alpha1.NodeGate, last *reported, nodes *fleet.NameList) {
-	c, now := &last.contention, r.clock.Now()
-	switch names := nodes.String(); {
-	case nodes.Count == 0:
+	c, names, now := &last.contention, nodes.String(), r.clock.Now()
+	if nodes.Count == 0 {
 		*c = contention{}
 		return
-	case c.nodes == names && (c.retryAt.IsZero() || now.Before(c.retryAt)):
-		return
-	default:
-		c.nodes = names
 	}
-	found := false
-	if c.writer, found = r.otherWriter(ctx, nodes.First); found {
-		c.retryAt = time.Time{}
-	} else {
+	if c.nodes == names && (c.retryAt.IsZero() || now.Before(c.retryAt)) {
+		return
+	}
+	writer, found := r.otherWriter(ctx, nodes.First)
+	*c = contention{nodes: names, writer: writer + knownWriters(&ng.Spec)}
+	if !found {
 		c.retryAt = now.Add(writerRetry)
 	}
-	c.writer += knownWriters(&ng.Spec)
 }
 
 // otherWriter describes the last writer of the taints of one of the nodes other than nodegate,

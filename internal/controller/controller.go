@@ -97,7 +97,7 @@ type Controller struct {
 	compiler *gateset.Compiler
 
 	// gatesChanged signals a change of gates or DaemonSets.
-	gatesChanged chan struct{}
+	gatesChanged reflector.Wake
 
 	takeover takeover
 
@@ -121,7 +121,7 @@ func New(o Options, api client.WithWatch, m *telemetry.Metrics) *Controller {
 	c := &Controller{
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
 		ledger: fleet.NewLedger(), groups: fleet.NewGroups(), nodes: newNodeStates(),
-		gatesChanged: make(chan struct{}, 1), counted: make(chan struct{}),
+		gatesChanged: reflector.NewWake(), counted: make(chan struct{}),
 		order: nodequeue.NewLanes(), lateNodes: lateNodes{wake: reflector.NewWake()},
 	}
 	c.noteCounted = sync.OnceFunc(func() { close(c.counted) })
@@ -169,12 +169,7 @@ func (c *Controller) NodeChanged(name string, change gate.Change) {
 }
 
 // GatesChanged implements feed.Handler.
-func (c *Controller) GatesChanged() {
-	select {
-	case c.gatesChanged <- struct{}{}:
-	default: // already signaled
-	}
-}
+func (c *Controller) GatesChanged() { c.gatesChanged.Send() }
 
 // refreshDelay is the minimum time between two compilations, so that a burst of changes
 // causes few of them.
