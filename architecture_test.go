@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 const module = "github.com/nodegate/nodegate/"
@@ -147,7 +148,7 @@ var mayImport = map[string][]string{
 	"internal/testbed": {"api/v1alpha1", "testcluster"},
 
 	// The judge of a run shares no code with what it judges.
-	"e2e/judge":                      {"api/v1alpha1", "e2e/judge/facts", "e2e/judge/revisions", "testcluster"},
+	"e2e/judge":                      {"api/v1alpha1", "e2e/judge/facts", "e2e/judge/revisions"},
 	"e2e/judge/facts":                {"api/v1alpha1", "presets"},
 	"e2e/judge/revisions":            {"api/v1alpha1"},
 	"e2e/judge/recording":            {"api/v1alpha1", "e2e/judge/revisions", "testcluster"},
@@ -248,6 +249,32 @@ func TestImportsAreAllowed(t *testing.T) {
 			}
 			if ok && !slices.Contains(allowed, ours) {
 				t.Errorf("%s may not import %s", name, ours)
+			}
+		}
+		for _, ours := range allowed {
+			isIt := func(dep string) bool {
+				return dep == module+ours || ours == "testcluster" && strings.HasPrefix(dep, module+"testcluster/")
+			}
+			if !slices.ContainsFunc(p.Imports, isIt) {
+				t.Errorf("%s does not import %s: remove it from mayImport and docs/architecture.md", name, ours)
+			}
+		}
+	}
+}
+
+// The package comments of the largest rooms list their files, for newcomers.
+func TestPackageCommentsListFiles(t *testing.T) {
+	for _, p := range packages(t, "./internal/gate", "./internal/controller") {
+		comment := read(t, filepath.Join(strings.TrimPrefix(p.ImportPath, module), "doc.go"))
+		listed := strings.FieldsFunc(comment, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+		for _, file := range p.GoFiles {
+			if file != "doc.go" && !slices.Contains(listed, file) {
+				t.Errorf("%s/doc.go does not list %s", p.ImportPath, file)
+			}
+		}
+		for _, name := range listed {
+			if strings.HasSuffix(name, ".go") && !slices.Contains(p.GoFiles, name) {
+				t.Errorf("%s/doc.go lists %s, which does not exist", p.ImportPath, name)
 			}
 		}
 	}
