@@ -56,7 +56,7 @@ NULL_IS_EMPTY := awk '{ print } last ~ /^ *matchLabels:$$/ && sub(/additionalPro
 
 .PHONY: help
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-20s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: generate
 generate: ## Write what follows from other sources: code, CRD, reference, dashboard, chart, manifests, figures.
@@ -107,7 +107,7 @@ lint: ## Check style and likely mistakes (go vet's checks and gofmt included).
 		go tool -modfile=../golangci-lint/go.mod golangci-lint run) || exit 1; done
 
 .PHONY: build
-build: ## Build bin/nodegate and bin/kubectl-gate.
+build: ## Build nodegate, kubectl-gate and, on Linux, the programs of the node agent into bin.
 	go build -o bin/ ./cmd/...
 	ln -sf kubectl-gate bin/kubectl_complete-gate
 
@@ -122,7 +122,7 @@ image: ## Build the container image, without Docker, into bin/image.tar; IMAGE=r
 AGENT := -packages ./cmd/nodegate-agent,./cmd/nodegate-hold -name ghcr.io/nodegate/nodegate-agent
 
 .PHONY: agent-image
-agent-image: ## The same for the node agent, into bin/agent-image.tar.
+agent-image: ## Build the container image of the node agent in the same way, into bin/agent-image.tar.
 	go run -C hack/tools/image . -source '$(CURDIR)' -out '$(CURDIR)/bin/agent-image' $(AGENT) $(if $(IMAGE),-push $(IMAGE))
 
 # The program is built first, because 'go run' hides the exit status. Its last lines
