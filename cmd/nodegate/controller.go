@@ -165,19 +165,28 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	var config *rest.Config
 	var err error
 	if kubeconfig == "" {
-		config, err = rest.InClusterConfig()
-		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, errors.New("not in a cluster: use --kubeconfig")
-		}
-	} else {
-		config, err = fileConfig(kubeconfig)
+		config, err = podConfig()
+	} else if config, err = fileConfig(kubeconfig); err != nil {
+		err = fmt.Errorf("reading kubeconfig: %w", err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+		return nil, err
 	}
 	config.QPS = -1
 	config.UserAgent = "nodegate"
 	config.Wrap(connection.With(connections()))
+	return config, nil
+}
+
+// podConfig returns the client configuration of the ServiceAccount of the pod in which it runs.
+func podConfig() (*rest.Config, error) {
+	config, err := rest.InClusterConfig()
+	switch {
+	case errors.Is(err, rest.ErrNotInCluster):
+		return nil, errors.New("not in a cluster: use --kubeconfig")
+	case err != nil:
+		return nil, fmt.Errorf("reading the token of the pod's ServiceAccount, which requires automountServiceAccountToken: true: %w", err)
+	}
 	return config, nil
 }
 

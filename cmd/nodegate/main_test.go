@@ -77,6 +77,23 @@ func file(t *testing.T, content string) string {
 	return path
 }
 
+// A pod with automountServiceAccountToken: false has the variables of the API server, but no token.
+func TestPodWithoutToken(t *testing.T) {
+	if _, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token"); err == nil {
+		return // the tests run in a pod that has one
+	}
+	command := nodegate(t.Context(), t, "controller", "--allowed-taint-keys=example.com/key")
+	command.Env = append(command.Env, "KUBERNETES_SERVICE_HOST=127.0.0.1", "KUBERNETES_SERVICE_PORT=1")
+	stderr, err := command.CombinedOutput()
+	if err == nil {
+		t.Error("it succeeded")
+	}
+	oneClearLine(t, string(stderr), "ServiceAccount", "/var/run/secrets/kubernetes.io/serviceaccount/token", "automountServiceAccountToken")
+	if strings.Contains(string(stderr), "reading kubeconfig") {
+		t.Errorf("it blames a kubeconfig: %s", stderr)
+	}
+}
+
 const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c,
 clusters: [{name: c, cluster: {server: "https://SERVER"}}], users: [{name: c, user: {}}],
 contexts: [{name: c, context: {cluster: c, user: c}}]}`
