@@ -30,10 +30,10 @@ const (
 // be read, a list may become much older.
 const listValid = 30 * time.Second
 
-// Nodes are inspected again after InspectAgain if they were not idle, and after
+// Nodes are inspected again after inspectAgain if they were not idle, and after
 // InspectRetry if their pods could not be listed.
 const (
-	InspectAgain = 10 * time.Minute
+	inspectAgain = 10 * time.Minute
 	InspectRetry = time.Minute
 )
 
@@ -161,8 +161,8 @@ func (i *Inspector) enqueue(node string, dryRun bool) {
 
 // Later postpones the next inspection of a node that was not idle, and returns for how
 // long.
-func (i *Inspector) Later(node string, now time.Time, by time.Duration) time.Duration {
-	by = wait.Jitter(by, 0.1)
+func (i *Inspector) Later(node string, now time.Time) time.Duration {
+	by := wait.Jitter(inspectAgain, 0.1)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.notIdle[node] = now.Add(by)

@@ -196,7 +196,7 @@ func (c *Controller) requestGrants(set *gateset.Set, facts *gate.Facts, d *gate.
 func (c *Controller) inspect(v *gate.Verdict, n *gate.Node, now time.Time) time.Duration {
 	switch {
 	case v.Wants == gate.WantIdle:
-		return c.inspector.Later(n.Name, now, bypass.InspectAgain)
+		return c.inspector.Later(n.Name, now)
 	case c.permissions.missing(listPods):
 		return wait.Jitter(bypass.InspectRetry, 0.1)
 	case v.Before == v1alpha1.StateClosed:
