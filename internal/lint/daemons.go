@@ -155,7 +155,7 @@ func (j *checker) missed(s *subject, ds *gate.DaemonSet) (names []string) {
 	transient := gate.Transient{GateKeys: j.set.Keys}
 	for _, n := range s.nodes {
 		facts := &gate.Facts{Node: *n, Transient: transient}
-		in := gate.Input{Facts: facts, Taint: s.Taint, OtherTaint: s.TaintInUse(), Lasting: facts.Lasting()}
+		in := gate.Input{Facts: facts, Taint: s.Taint, OtherTaint: s.TaintInUse(), Lasting: j.lasting[n]}
 		if !signal.Belongs(ds, in) {
 			names = append(names, n.Name)
 		}

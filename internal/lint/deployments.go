@@ -92,7 +92,7 @@ func (j *checker) keptOff(s *subject, d *appsv1.Deployment) string {
 	affinity := nodeaffinity.NewRequiredNodeAffinity(template.NodeSelector, template.Affinity)
 	own := 0
 	for _, n := range j.Nodes {
-		if !fits(affinity, n) || !toleratesPermanentTaints(n, template.Tolerations) {
+		if !fits(affinity, n) || !j.toleratesPermanentTaints(n, template.Tolerations) {
 			continue
 		}
 		if !slices.Contains(s.nodes, n) {
@@ -106,13 +106,10 @@ func (j *checker) keptOff(s *subject, d *appsv1.Deployment) string {
 	return strings.Join(lacks, " and ")
 }
 
-// toleratesPermanentTaints reports whether tolerations tolerate the taints of a node that
-// are permanent, such as that of a control plane. Temporary taints do not count.
-func toleratesPermanentTaints(n *gate.Node, tolerations []corev1.Toleration) bool {
-	for _, t := range n.Taints {
-		if t.Key == "node-role.kubernetes.io/control-plane" && !gate.Tolerates(tolerations, t) {
-			return false
-		}
-	}
-	return true
+// toleratesPermanentTaints reports whether tolerations tolerate the taints that keep pods off a node
+// permanently, such as that of a control plane or of a dedicated pool.
+func (j *checker) toleratesPermanentTaints(n *gate.Node, tolerations []corev1.Toleration) bool {
+	return !slices.ContainsFunc(j.lasting[n], func(t corev1.Taint) bool {
+		return t.Effect != corev1.TaintEffectPreferNoSchedule && !gate.Tolerates(tolerations, t)
+	})
 }

@@ -200,10 +200,16 @@ type checker struct {
 	*World
 	set      *gateset.Set
 	subjects []subject
+	// lasting contains the taints of nodes that are not temporary.
+	lasting map[*gate.Node][]corev1.Taint
 }
 
 func (w *World) checker() *checker {
-	j := &checker{World: w, set: w.compile()}
+	j := &checker{World: w, set: w.compile(), lasting: make(map[*gate.Node][]corev1.Taint)}
+	for _, n := range w.Nodes {
+		facts := &gate.Facts{Node: *n, Transient: gate.Transient{GateKeys: j.set.Keys}}
+		j.lasting[n] = facts.Lasting()
+	}
 	for i := range j.set.Gates {
 		g := &j.set.Gates[i]
 		s := subject{NodeGate: j.set.Declared[g.Name], Gate: *g, acceptance: j.set.Acceptance[g.Name]}

@@ -81,7 +81,7 @@ func (j *checker) emptiesDomain(pod *corev1.PodSpec, topologyKey string, gated m
 	empties := make(map[string]bool)
 	for _, n := range j.Nodes {
 		domain, has := n.Labels[topologyKey]
-		if !has || !toleratesPermanentTaints(n, pod.Tolerations) || !fits(affinity, n) {
+		if !has || !j.toleratesPermanentTaints(n, pod.Tolerations) || !fits(affinity, n) {
 			continue
 		}
 		before, seen := empties[domain]
