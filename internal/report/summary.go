@@ -63,19 +63,26 @@ func heldLongest(n *Node) *timeline.Gate {
 	return longest
 }
 
-// Closing returns which gates are about to hold nodes, or "". They are open on these nodes until the
-// controller closes them.
-func (r *Report) Closing() string {
-	var all []string
+// Warnings returns sentences about gates that do not hold the nodes that they should: they are not in
+// force, or are open until the controller closes them.
+func (r *Report) Warnings() (warnings []string) {
+	var rejected, closing []string
 	for i := range r.Gates {
-		if g := &r.Gates[i]; g.closing > 0 {
-			all = append(all, fmt.Sprintf("gate %s on %s", g.Gate, counted(g.closing, "node")))
+		g := &r.Gates[i]
+		if g.NotInForce != "" {
+			rejected = append(rejected, g.Gate)
+		}
+		if g.closing > 0 {
+			closing = append(closing, fmt.Sprintf("gate %s on %s", g.Gate, counted(g.closing, "node")))
 		}
 	}
-	if len(all) == 0 {
-		return ""
+	if len(rejected) > 0 {
+		warnings = append(warnings, "Gates that are not in force: "+printer.Some(rejected, maxAwaited)+".")
 	}
-	return "The controller is about to close " + printer.Some(all, maxAwaited) + ", unless it is not running or a gate's budget is used up."
+	if len(closing) > 0 {
+		warnings = append(warnings, "The controller is about to close "+printer.Some(closing, maxAwaited)+", unless it is not running or a gate's budget is used up.")
+	}
+	return warnings
 }
 
 // closedFor returns for how long a gate has been closed, or "" if that is unknown. An adopted taint

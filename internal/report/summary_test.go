@@ -196,6 +196,15 @@ func TestSummaryOfGatesThatAreAboutToClose(t *testing.T) {
 	}
 }
 
+// A gate that is not in force holds no new node, which the report says, instead of giving the all-clear.
+func TestSummaryOfGatesThatAreNotInForce(t *testing.T) {
+	r := of(node(moment(40), moment(60), moment(90), moment(100)))
+	states(t, summary(t, r), []string{"verdict good"}, []string{"not in force"})
+	r.Gates[0].NotInForce = "taint key example.com/g is not allowed"
+	states(t, summary(t, r), []string{"Gates that are not in force: g.", "verdict warn"}, nil)
+	states(t, r.Text(), []string{"0 of 1 node is held.\nGates that are not in force: g.\n"}, nil)
+}
+
 // leaving returns the facts about three nodes on which gate cni opened before two of them rebooted, and one
 // announced its shutdown. change is added to the gate's spec.
 func leaving(t *testing.T, change string) *report.Facts {

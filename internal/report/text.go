@@ -21,8 +21,8 @@ func (r *Report) Text() string {
 		fmt.Fprintf(&b, ", %s of them overdue", thousands(r.Overdue))
 	}
 	b.WriteString(".\n")
-	if closing := r.Closing(); closing != "" {
-		b.WriteString(closing + "\n")
+	for _, warning := range r.Warnings() {
+		b.WriteString(warning + "\n")
 	}
 	if s := r.Fleet.Opened; s.Count > 0 {
 		fmt.Fprintf(&b, "Time from creation to opening of %s: 50%% within %s, 90%% within %s, 99%% within %s, 100%% within %s.\n",
