@@ -150,6 +150,14 @@ var recordHistories = []history{
 	{RuleForeign, "opens and records another boot", "the record does not name the node's boot", func(s *builder) {
 		s.gate(byLabel).born("a", labelled).edit(nodegate, "a", withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "SignalsHold", Boot: "boot-0"}))
 	}},
+	{RuleForeign, "removes the boot from the record of an open gate", "the record does not name the node's boot", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a").edit(nodegate, "a", recorded(record{State: "Open", Reason: "SignalsHold"}))
+	}},
+	{RuleForeign, "removes the boot from the record of an open gate that no longer closes again", "", func(s *builder) {
+		s.gate(byLabel).born("a", labelled).opens("a")
+		s.edits(func(ng *v1alpha1.NodeGate) { ng.Spec.ReclosePolicy, ng.Generation = v1alpha1.RecloseNever, 2 })
+		s.edit(nodegate, "a", recorded(record{State: "Open", Reason: "SignalsHold"}))
+	}},
 	{RuleForeign, "a gate that never closes again opens and records no boot", "", func(s *builder) {
 		s.gate(byLabel, func(ng *v1alpha1.NodeGate) { ng.Spec.ReclosePolicy = v1alpha1.RecloseNever }).born("a", labelled)
 		s.edit(nodegate, "a", withoutTaint(gateTaint), recorded(record{State: "Open", Reason: "SignalsHold"}))

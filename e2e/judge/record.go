@@ -149,14 +149,16 @@ func (t *trial) judgeRecordedTime(c *change, gate string, before, after record) 
 }
 
 // judgeRecordedBoot judges the boot that a record names. An openWhen gate that opens, and may close
-// for a reboot, records the node's boot (S2): otherwise it would not notice the next one.
+// for a reboot, records the node's boot, and keeps a boot in its record (S2): otherwise it would not
+// notice the next one.
 func (t *trial) judgeRecordedBoot(c *change, gate string, before, after record) {
 	boot := c.before.Status.NodeInfo.BootID
 	recloses := func(ng *v1alpha1.NodeGate) bool {
 		return ng != nil && !ng.Spec.Follows() && ng.Spec.ReclosePolicy != v1alpha1.RecloseNever
 	}
 	specs := t.specs(c, gate)
-	if boot == "" || after.own().State != v1alpha1.StateOpen || before.own().State == v1alpha1.StateOpen ||
+	keeps := before.own().State == v1alpha1.StateOpen && (before.Boot == "" || after.Boot != "")
+	if boot == "" || after.own().State != v1alpha1.StateOpen || keeps ||
 		slices.ContainsFunc(specs, func(ng *v1alpha1.NodeGate) bool { return !recloses(ng) }) {
 		return
 	}

@@ -47,7 +47,8 @@ func (t *trial) keptOff(c *change, taint corev1.Taint) bool {
 }
 
 // judgeRecordedTaint judges the taint in the record with which nodegate closes a gate (S2). The
-// record makes it the gate's taint on this node, so it must be one of those in the gate's spec.
+// record makes it the gate's taint on this node, so it must be one of those in the gate's spec. After
+// the write, the node carries it: a record alone keeps no pod off.
 func (t *trial) judgeRecordedTaint(c *change, gate string, before, after record) {
 	if !after.closed() || before.closed() && before.Taint == after.Taint {
 		return
@@ -56,6 +57,10 @@ func (t *trial) judgeRecordedTaint(c *change, gate string, before, after record)
 	own := func(ng *v1alpha1.NodeGate) bool { return ng != nil && slices.Contains(ng.Spec.Taints(), after.taint()) }
 	if !slices.ContainsFunc(t.specs(c, gate), own) {
 		t.violation(RuleForeign, c, gate, "nodegate records taint "+after.Taint, "it is not a taint of the gate")
+	}
+	overridden := before.Override != "" || after.Override != ""
+	if !before.closed() && !overridden && facts.TaintOn(c.after, after.taint()) == nil {
+		t.violation(RuleForeign, c, gate, "nodegate records taint "+after.Taint, "the node does not carry it")
 	}
 }
 

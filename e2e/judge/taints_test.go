@@ -35,6 +35,14 @@ var taintHistories = []history{
 		s.edit(nodegate, "a", withoutTaint(gateTaint), recorded(record{State: "Closed", Reason: "Birth", Boot: "boot-1", Taint: "example.com/foreign:NoSchedule"}))
 		s.edit(otherUser, "a", labelled).edit(nodegate, "a", withoutTaint("example.com/foreign"), recorded(record{State: "Open", Reason: "SignalsHold", Boot: "boot-1"}))
 	}},
+	{RuleForeign, "closes, and adds its taint in a later write", "the node does not carry it", func(s *builder) {
+		s.gate(onRegression).twoOpen().edit(otherUser, "a", unlabelled)
+		s.edit(nodegate, "a", recorded(record{State: "Closed", Reason: "Regression", Boot: "boot-1", Taint: gateTaint + ":NoSchedule", Since: s.now}))
+		s.edit(nodegate, "a", withTaint(gateTaint))
+	}},
+	{RuleForeign, "closes with a taint that the node carries already", "", func(s *builder) {
+		s.gate(byLabel).register("a", withTaint(gateTaint)).edit(nodegate, "a", recorded(record{State: "Closed", Reason: "Adopted", Boot: "boot-1", Taint: gateTaint + ":NoSchedule", Since: s.now}))
+	}},
 	{RuleForeign, "replaces its taint by another one that is not the gate's", "it is not a taint of the gate", func(s *builder) {
 		s.gate(byLabel).born("a").edit(nodegate, "a", withoutTaint(gateTaint)).closesWith("a", v1alpha1.ReasonBirth, "example.com/foreign")
 	}},

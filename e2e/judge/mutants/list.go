@@ -440,6 +440,21 @@ var All = []Mutant{
 		Breaks: judge.RuleBirth, Plays: []string{"forger"},
 	},
 
+	{
+		Name:   "taints are added after the record",
+		Edits:  []Edit{{"internal/kube/write/patch.go", "case len(added) == 0:", "case len(added) == 0, strings.Contains(fmt.Sprint(d.Records), `\"Rebooted\"`) && !strings.Contains(fmt.Sprint(d.Records), `\"fought\"`):"}},
+		Breaks: judge.RuleForeign, Plays: []string{"lives"},
+	},
+	{
+		Name: "reboots remove the boot from records of open gates",
+		Edits: []Edit{
+			{"internal/gate/reclose.go", "case d.hasBooted(r) && d.bootsNow():", "case false:"},
+			{"internal/gate/reclose.go", "case d.hasBooted(r):", "case false:"},
+			{"internal/gate/reclose.go", "case s.gate.Reclose == v1alpha1.RecloseNever:", "case s.gate.Reclose == v1alpha1.RecloseNever || d.bootsNow():"},
+		},
+		Breaks: judge.RuleForeign, Plays: []string{"lives"},
+	},
+
 	// The final state.
 	{
 		Name:   "taints removed by other writers are not restored",
