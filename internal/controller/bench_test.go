@@ -16,6 +16,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
+	"github.com/nodegate/nodegate/internal/nodequeue"
 )
 
 // manyGates returns a number of gates. onNode of them, with different taints, select the
@@ -57,7 +58,7 @@ func BenchmarkChangedGate(b *testing.B) {
 	w.c.leading.Store(true)
 	var running sync.WaitGroup
 	for range w.c.options.Workers {
-		running.Go(func() { w.c.work(ctx, &workerState{}) })
+		running.Go(func() { w.c.work(ctx, &nodequeue.Worker{}) })
 	}
 	running.Go(func() { w.c.resync.Run(ctx) })
 	for b.Loop() {

@@ -86,7 +86,7 @@ type Controller struct {
 	permissions *permissions
 	events      *telemetry.Recorder
 	liveness    liveness
-	responses   responses
+	responses   write.Responses
 	leading     atomic.Bool
 
 	// Components that need lists of all pods of a node. bypass is nil until Start.

@@ -218,7 +218,7 @@ func (c *Controller) apply(ctx context.Context, set *gateset.Set, n *gate.Node, 
 	sent := c.clock.Now()
 	node, err := c.writer.Apply(ctx, n, d)
 	c.metrics.Patched(err)
-	c.responses.record(sent, c.clock.Now(), err)
+	c.responses.Record(n.Name, sent, c.clock.Now(), err)
 	c.noteConditions(n, d, err)
 	if d.Changes {
 		c.nodes.noteWrite(set, n, d, err)

@@ -11,6 +11,8 @@ import (
 
 	"github.com/nodegate/nodegate/internal/bypass"
 	"github.com/nodegate/nodegate/internal/fleet"
+	"github.com/nodegate/nodegate/internal/kube/write"
+	"github.com/nodegate/nodegate/internal/nodequeue"
 )
 
 // Start runs the leader until the context ends, and then completes the work in progress.
@@ -30,11 +32,11 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.ledger.FollowRewinds(c.nodeFeed.Rewinds)
 	c.leading.Store(true)
 	defer c.leading.Store(false)
-	c.responses = responses{}
+	c.responses = write.Responses{}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
-	workers := make([]workerState, c.options.Workers)
+	workers := make([]nodequeue.Worker, c.options.Workers)
 	for i := range workers {
 		running.Go(func() { c.work(ctx, &workers[i]) })
 	}

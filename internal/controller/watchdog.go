@@ -4,13 +4,15 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/nodegate/nodegate/internal/kube/write"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodegate/nodegate/internal/nodequeue"
 )
 
 // The Lease is renewed even if its holder cannot do its work, so no other replica would
@@ -25,39 +27,9 @@ const (
 	stuckChecks      = 12
 )
 
-// workerState is the progress of one worker.
-type workerState struct {
-	// steps is odd while the worker processes a node.
-	steps atomic.Uint64
-	node  atomic.Value
-	// lastSteps is the value of steps at the last check, and unchanged the number of
-	// checks in a row that found the same odd value.
-	lastSteps uint64
-	unchanged int
-}
-
-func (w *workerState) start(node string) {
-	w.node.Store(node)
-	w.steps.Add(1)
-}
-
-func (w *workerState) finish() { w.steps.Add(1) }
-
-// stuck performs a check, and reports whether the worker is stuck. Only the watchdog may
-// call it.
-func (w *workerState) stuck() bool {
-	steps := w.steps.Load()
-	if steps%2 == 0 || steps != w.lastSteps {
-		w.lastSteps, w.unchanged = steps, 0
-		return false
-	}
-	w.unchanged++
-	return w.unchanged >= stuckChecks
-}
-
 // watchdog returns nil when the context ends, for any cause, and an error as soon as a worker is
 // stuck, or writes no longer receive a response.
-func (c *Controller) watchdog(ctx context.Context, workers []workerState) error {
+func (c *Controller) watchdog(ctx context.Context, workers []nodequeue.Worker) error {
 	ticker := c.clock.NewTicker(watchdogInterval)
 	defer ticker.Stop()
 	for {
@@ -66,64 +38,31 @@ func (c *Controller) watchdog(ctx context.Context, workers []workerState) error 
 			return nil
 		case <-ticker.C():
 		}
-		if err := c.responses.check(); err != nil && c.options.GiveUpLease {
+		if err := c.checkResponses(ctx); err != nil {
 			return err
 		}
 		for i := range workers {
-			if workers[i].stuck() {
-				return fmt.Errorf("a worker has been stuck at node %s for %s", workers[i].node.Load(), stuckChecks*watchdogInterval)
+			if unchanged, node := workers[i].Check(); unchanged >= stuckChecks {
+				return fmt.Errorf("a worker has been stuck at node %s for %s", node, stuckChecks*watchdogInterval)
 			}
 		}
 	}
 }
 
-// noResponseTimeout is how long a leader may go without a response to a patch. It is
-// longer than a Lease, because the cause usually affects other replicas, too, and they
-// would only take turns.
-const noResponseTimeout = 15 * time.Second
-
-// responses tracks whether patches of nodes receive responses.
-type responses struct {
-	mu sync.Mutex
-	// last is the time of the last response since this replica became the leader; zero if
-	// there was none.
-	last time.Time
-	// unanswered is the time since which no patch has been answered, although some were sent. It
-	// is zero until a patch fails without a response after the last response.
-	unanswered time.Time
-	// failed is the time at which the last of these patches failed.
-	failed time.Time
-}
-
-// record records the outcome of a patch that was sent at a time. Any answer of the API server is
-// a response, also a rejection, or an error of a webhook: it may concern only this node. If
-// nothing could be sent, the outcome does not matter.
-func (r *responses) record(sent, now time.Time, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case errors.Is(err, write.ErrUnsent):
-		return
-	case !errors.Is(err, write.ErrUnanswered):
-		r.last, r.unanswered = now, time.Time{}
-		return
-	case r.unanswered.IsZero() && sent.Before(r.last):
-		r.unanswered = r.last // other patches have been answered since
-	case r.unanswered.IsZero():
-		r.unanswered = sent
-	}
-	r.failed = now
-}
-
-// check returns an error if this replica should give up the Lease. It does not if the answer of
-// one patch was lost and nothing remains to be written: the API server may well answer. A leader
-// whose patches have never received a response continues: its predecessor had the same problem,
-// and the replicas would take turns without success.
-func (r *responses) check() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last.IsZero() || r.unanswered.IsZero() || r.failed.Sub(r.unanswered) < noResponseTimeout {
+// checkResponses returns an error if this replica should give up the Lease. It may try whether the API
+// server answers a patch of a node. That is a dry run, and changes nothing.
+func (c *Controller) checkResponses(ctx context.Context) error {
+	if !c.options.GiveUpLease {
 		return nil
 	}
-	return fmt.Errorf("no patch of a node has been answered since %s: another replica may be able to write", r.unanswered.UTC().Format(time.RFC3339))
+	err := c.responses.Check(c.nodeFeed.NodeNames, func(node string) error {
+		ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+		defer cancel()
+		o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		return c.client.Patch(ctx, o, client.RawPatch(types.JSONPatchType, []byte("[]")), client.DryRunAll)
+	})
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }

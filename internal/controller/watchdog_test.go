@@ -3,8 +3,10 @@
 package controller
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,7 +14,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -136,11 +140,11 @@ func TestLeaderWithoutResponsesGivesUp(t *testing.T) {
 				w.writes(func(string) error { return c.second })
 				w.closeAll(20)
 				w.c.GatesChanged() // enqueues all nodes
-				controllertest.Pass(noResponseTimeout - watchdogInterval)
+				controllertest.Pass(write.NoResponseTimeout - watchdogInterval)
 				if err := w.hasEnded(); err != nil {
 					t.Errorf("ended too early: %v", err)
 				}
-				controllertest.Pass(2*noResponseTimeout + watchdogInterval)
+				controllertest.Pass(2*write.NoResponseTimeout + watchdogInterval)
 				if err := w.hasEnded(); (err != nil) != c.want {
 					t.Errorf("ended: %v, want it to end: %t", err, c.want)
 				}
@@ -165,7 +169,7 @@ func TestLostAnswer(t *testing.T) {
 		w.writes(nil)
 		w.change("n0000", func(n *gate.Node) { isOpen(n, "gate"); n.Taints = nil })
 		before := w.written()
-		controllertest.Pass(5 * noResponseTimeout)
+		controllertest.Pass(5 * write.NoResponseTimeout)
 		if err := w.hasEnded(); err != nil {
 			t.Errorf("ended: %v", err)
 		}
@@ -181,14 +185,8 @@ func TestOneNodeWithoutResponses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newClosedWorld(t, 2)
 		w.giveUpLease = true
-		w.writes(func(node string) error {
-			if node == "n0000" {
-				<-time.After(writeTimeout)
-				return write.ErrUnanswered
-			}
-			return nil
-		})
-		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		w.hangs("n0000")
+		defer w.start(logr.Discard(), dryRuns(context.DeadlineExceeded))()
 		for range 5 * 60 {
 			w.change("n0001", func(n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
 			controllertest.Pass(time.Second)
@@ -196,13 +194,69 @@ func TestOneNodeWithoutResponses(t *testing.T) {
 				t.Fatalf("ended although the last patch was answered a second ago: %v", err)
 			}
 		}
-		controllertest.Pass(noResponseTimeout - time.Second)
+		controllertest.Pass(write.NoResponseTimeout - time.Second)
 		if err := w.hasEnded(); err != nil {
-			t.Errorf("ended less than %s after the last answer: %v", noResponseTimeout, err)
+			t.Errorf("ended less than %s after the last answer: %v", write.NoResponseTimeout, err)
 		}
 		controllertest.Pass(10 * time.Minute) // until further patches have failed
 		if w.hasEnded() == nil {
 			t.Error("did not end without answers")
 		}
 	})
+}
+
+// Patches of some nodes hang, and nothing has to be written to the others. A webhook may answer for all
+// nodes but one, and the next leader could not write that one either.
+func TestNodesWhosePatchesHang(t *testing.T) {
+	for name, c := range map[string]struct {
+		nodes, hanging int
+		// dryRun is the result of a patch in a dry run.
+		dryRun error
+		want   bool
+	}{
+		"one node, and another one's patch succeeds":        {nodes: 3, hanging: 1},
+		"one node, and another one's patch is denied":       {nodes: 3, hanging: 1, dryRun: controllertest.DeniedBy("some-policy")},
+		"one node, and another one's patch is not answered": {nodes: 3, hanging: 1, dryRun: context.DeadlineExceeded, want: true},
+		"the only node":      {nodes: 1, hanging: 1, want: true},
+		"two of three nodes": {nodes: 3, hanging: 2, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newClosedWorld(t, c.nodes)
+				w.giveUpLease = true
+				defer w.start(logr.Discard(), dryRuns(c.dryRun))()
+				controllertest.Pass(time.Minute)
+				hanging := []string{"n0000", "n0001"}[:c.hanging]
+				w.hangs(hanging...)
+				for _, node := range hanging {
+					w.change(node, func(n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonBirth) })
+				}
+				controllertest.Pass(10 * time.Minute)
+				if err := w.hasEnded(); (err != nil) != c.want {
+					t.Errorf("ended: %v, want it to end: %t", err, c.want)
+				}
+			})
+		})
+	}
+}
+
+// hangs makes the patches of these nodes hang.
+func (w *closedWorld) hangs(nodes ...string) {
+	w.writes(func(node string) error {
+		if slices.Contains(nodes, node) {
+			<-time.After(writeTimeout)
+			return write.ErrUnanswered
+		}
+		return nil
+	})
+}
+
+// dryRuns makes a client return this result for patches of nodes that change nothing.
+func dryRuns(result error) interceptor.Funcs {
+	return interceptor.Funcs{Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, o ...client.PatchOption) error {
+		if _, ok := obj.(*corev1.Node); ok {
+			return result
+		}
+		return c.Patch(ctx, obj, p, o...)
+	}}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/write"
+	"github.com/nodegate/nodegate/internal/nodequeue"
 )
 
 // A failed write of a node is retried after retryFirst, then with exponential backoff up
@@ -34,15 +35,15 @@ const (
 const conflictsLogged = 10
 
 // work processes nodes from the queue, one at a time, until it is shut down.
-func (c *Controller) work(ctx context.Context, state *workerState) {
+func (c *Controller) work(ctx context.Context, state *nodequeue.Worker) {
 	for {
 		name, shutdown := c.queue.Get()
 		if shutdown {
 			return
 		}
-		state.start(name)
+		state.Start(name)
 		c.workOn(ctx, name)
-		state.finish()
+		state.Finish()
 		c.queue.Done(name)
 	}
 }

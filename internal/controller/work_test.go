@@ -19,6 +19,7 @@ import (
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/write"
+	"github.com/nodegate/nodegate/internal/nodequeue"
 )
 
 // Work in progress is completed. Queued nodes are left to the next leader.
@@ -106,7 +107,7 @@ func TestLiveness(t *testing.T) {
 		if alive(true) == nil {
 			t.Error("alive although no worker processes the queue")
 		}
-		go c.work(t.Context(), &workerState{})
+		go c.work(t.Context(), &nodequeue.Worker{})
 		controllertest.Pass(time.Second)
 		if err := alive(true); err != nil {
 			t.Errorf("not alive although a worker processes the queue: %v", err)

@@ -76,10 +76,12 @@ func Client(t testing.TB, funcs interceptor.Funcs, objects ...client.Object) cli
 	funcs.Patch = func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, o ...client.PatchOption) error {
 		if _, ok := obj.(*corev1.Node); ok {
 			body, _ := p.Data(obj)
-			if strings.Contains(string(body), "annotations") {
+			switch {
+			case strings.Contains(string(body), "annotations"):
 				return DeniedBy(admission.RecordsPolicy)
+			case strings.Contains(string(body), "labels"):
+				return DeniedBy(admission.ConfinementPolicy)
 			}
-			return DeniedBy(admission.ConfinementPolicy)
 		}
 		if patch != nil {
 			return patch(ctx, c, obj, p, o...)

@@ -154,12 +154,12 @@ func IsUncertain(err error) bool {
 // wrap wraps err in kind.
 func wrap(kind, err error) error { return fmt.Errorf("%w: %w", kind, err) }
 
-// isAnswer reports whether an error is an answer of the API server, which always has a status. A
-// timeout in the API server, or in a proxy, also has one.
+// isAnswer reports whether the API server has answered a request that had this error or none. Its errors
+// always have a status. A timeout in the API server, or in a proxy, also has one.
 func isAnswer(err error) bool {
 	var postponed *postponedError
 	var status apierrors.APIStatus
-	return errors.As(err, &postponed) || errors.As(err, &status) && !apierrors.IsTimeout(err)
+	return err == nil || errors.As(err, &postponed) || errors.As(err, &status) && !apierrors.IsTimeout(err)
 }
 
 // outdated reports whether a patch does not apply to the current Node: a test failed, a
