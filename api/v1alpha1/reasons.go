@@ -87,6 +87,10 @@ const (
 	// ReasonWriteDenied means that the API server rejects the node writes that the
 	// gate requires.
 	ReasonWriteDenied = "WriteDenied"
+	// ReasonWriteFailing means that the node writes that the gate requires have
+	// failed for at least a minute for other reasons, such as a webhook that does
+	// not answer.
+	ReasonWriteFailing = "WriteFailing"
 
 	// ReasonPermissionMissing means that nodegate lacks a permission that the gate
 	// requires.

@@ -144,17 +144,28 @@ func unchangedBy(d *gate.Decision, set *gateset.Set) func(gate string) bool {
 	}
 }
 
-// denialOf returns the API server's error if it denied a decision that changes something
-// for this gate, or for which the gate is unknown. Otherwise it returns "".
-func denialOf(gateName string, d *gate.Decision, failure error) string {
+// failureReported is how long writes of a node must have failed before the gate's status reports it.
+// Most failures end sooner, and then they often concern the status, too.
+const failureReported = time.Minute
+
+// causeOf returns the error of a write as the state of a gate has it: as a denial, or as a failure of
+// writes that have failed for a while. It returns neither if the decision does not change anything for
+// the gate, and the gate is known.
+func (c *Controller) causeOf(failure error, node, gateName string, d *gate.Decision) (denied, failed string) {
 	_, concerned := d.Records[gateName]
 	if !d.Changes {
 		_, concerned = d.Conditions[gateName]
 	} else if _, withdrawn := d.Withdrawn[gateName]; withdrawn || len(d.Records)+len(d.Withdrawn) == 0 {
 		concerned = true
 	}
-	if !concerned || !errors.Is(failure, write.ErrDenied) {
-		return ""
+	text := gate.Clip(failure.Error(), deniedMax)
+	since := c.nodes.failingSince(node)
+	switch {
+	case !concerned:
+	case errors.Is(failure, write.ErrDenied):
+		return text, ""
+	case !errors.Is(failure, write.ErrConflict) && !since.IsZero() && c.clock.Since(since) >= failureReported:
+		return "", text
 	}
-	return gate.Clip(failure.Error(), deniedMax)
+	return "", ""
 }

@@ -44,6 +44,8 @@ type nodeState struct {
 type failures struct {
 	denied bool
 	count  int
+	// since is the time of the first of them.
+	since time.Time
 }
 
 func newNodeStates() *nodeStates { return &nodeStates{byName: make(map[string]*nodeState)} }
@@ -98,15 +100,27 @@ func (s *nodeStates) newlyIgnored(node string, ignored map[string]string) map[st
 
 // failed counts a failed write of a node, and returns the number of consecutive previous
 // failures of its kind.
-func (s *nodeStates) failed(node string, denied bool) int {
+func (s *nodeStates) failed(node string, denied bool, now time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := &s.at(node).failures
-	if f.denied != denied {
-		*f = failures{denied: denied}
+	if f.denied != denied || f.count == 0 {
+		*f = failures{denied: denied, since: now}
 	}
 	f.count++
 	return f.count - 1
+}
+
+// failingSince returns the time since which all writes of a node have failed without being denied, or
+// zero if the last one did not.
+func (s *nodeStates) failingSince(node string) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.byName[node]
+	if state == nil || state.failures.denied {
+		return time.Time{}
+	}
+	return state.failures.since
 }
 
 // succeeded resets the count of failures, and reports whether there were any.

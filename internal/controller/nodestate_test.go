@@ -17,7 +17,7 @@ func TestForgottenNodeKeepsOnlyThePendingChange(t *testing.T) {
 		s.keep(&gateset.Set{}, &gate.Node{Name: "n", UID: "u"}, &gate.Decision{Verdicts: []gate.Verdict{{Gate: "a", Lost: []gate.Lost{{Since: time.Now()}}}}}, false, nil)
 		s.settle("n", 1, time.Time{})
 		s.newlyIgnored("n", map[string]string{"a": "cause"})
-		s.failed("n", true)
+		s.failed("n", true, time.Now())
 	}
 	s := newNodeStates()
 	fill(s)

@@ -94,14 +94,14 @@ func (c *Controller) retry(name string, err error) {
 			c.log.Info("node has changed before each of several writes, retrying", "node", name)
 		}
 	case errors.Is(err, write.ErrDenied):
-		before := c.nodes.failed(name, true)
+		before := c.nodes.failed(name, true, c.clock.Now())
 		if before == 0 {
 			c.log.Error(err, "node write denied, retrying", "node", name)
 		}
 		c.queue.AddAfter(name, wait.Jitter(min(deniedRetryFirst<<min(before, 10), retryMax), 0.2))
 		return
 	default:
-		if c.nodes.failed(name, false) == 0 {
+		if c.nodes.failed(name, false, c.clock.Now()) == 0 {
 			c.log.Error(err, "cannot write node, retrying", "node", name)
 		}
 	}

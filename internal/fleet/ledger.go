@@ -48,8 +48,9 @@ type GateState struct {
 	ownReason     v1alpha1.Reason
 	// Ignored is why an override is ignored, or "".
 	Ignored string
-	// Denied is the API server's error if it denied writing the node for this gate.
-	Denied string
+	// Denied is the API server's error if it denied writing the node for this gate. Failed is the error
+	// if writing has failed for a while for another reason.
+	Denied, Failed string
 }
 
 // scope and conditionScope return the budgets that the node may count against.

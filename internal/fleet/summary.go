@@ -58,12 +58,16 @@ type Summary struct {
 	Published, Unpublished NameList
 	// Denial is the API server's error for the first node of Denied.
 	Denial string
+	// Failing contains nodes on which writing has failed for a while. Failure is the error for the
+	// first of them.
+	Failing NameList
+	Failure string
 }
 
 // named reports whether a summary may name a node with this state.
 func (s *GateState) named() bool {
 	return s.State == v1alpha1.StateClosed || s.NonMember != "" || s.Throttled || s.Contended || s.Ring != "" || s.undecided != "" ||
-		s.Denied != "" || s.lapsed() || s.Override != "" || s.Ignored != "" || s.Published
+		s.Denied != "" || s.Failed != "" || s.lapsed() || s.Override != "" || s.Ignored != "" || s.Published
 }
 
 // Summary returns the summary of a gate. What it contains is shared and must not be modified.
@@ -172,6 +176,7 @@ func (n *namer) add(node string, at *compactState) {
 	n.Contended.AddIf(s.Contended, node)
 	n.Undecided.AddIf(s.undecided != "", node)
 	n.Denied.AddIf(s.Denied != "", node)
+	n.Failing.AddIf(s.Failed != "", node)
 	n.Overdue.AddIf(s.Overdue && s.State == v1alpha1.StateClosed, node)
 	n.Lapsed.AddIf(s.lapsed(), node)
 	n.Published.AddIf(s.Published, node)
@@ -193,6 +198,9 @@ func (n *namer) finish(on func(node string) GateState) {
 	}
 	if n.Denied.Count > 0 {
 		n.Denial = on(n.Denied.First[0]).Denied
+	}
+	if n.Failing.Count > 0 {
+		n.Failure = on(n.Failing.First[0]).Failed
 	}
 	if n.Ignored.Count > 0 {
 		n.IgnoredWhy = on(n.Ignored.First[0]).Ignored
