@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -56,16 +57,24 @@ clusters:
 	}
 }
 
-// A report or a timeline whose reading is interrupted is not printed as an incomplete one, and does
-// not replace a file.
+// A report, an explanation or a timeline whose reading is interrupted is not printed as an incomplete one. A report does
+// not replace a file then.
 func TestInterruptedReading(t *testing.T) {
-	for _, verb := range []string{"report", "timeline n1"} {
+	for _, c := range []struct {
+		verb string
+		last int32 // request for pods, which is interrupted
+	}{{"report", 1}, {"why n1", 1}, {"timeline n1", 1}, {"timeline n1", 2}} {
+		verb := c.verb
 		a := newAPIServer(t, smallCluster())
 		ctx, interrupt := context.WithCancel(t.Context())
 		read := make(chan struct{}, 100)
+		var requests atomic.Int32
 		a.refuse = func(_ http.ResponseWriter, r *http.Request) bool {
 			switch r.URL.Path {
 			case "/api/v1/pods":
+				if requests.Add(1) < c.last {
+					return false
+				}
 				<-read
 				for range 50 { // until the verb has received the answers to its other requests
 					if response, err := http.Get(a.URL + "/api"); err == nil {

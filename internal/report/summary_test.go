@@ -183,12 +183,12 @@ func TestSummaryOfGatesThatAreAboutToClose(t *testing.T) {
 	for _, c := range []struct {
 		change string
 		closes bool
-	}{{"mode: Enforce", true}, {"mode: DryRun", false}, {"reclosePolicy: Never", false}, {"recloseTaint: {key: example.com/soft, effect: PreferNoSchedule}", false}} {
+	}{{"mode: Enforce", true}, {"mode: DryRun, existingNodes: Close", false}, {"reclosePolicy: Never", false}, {"recloseTaint: {key: example.com/soft, effect: PreferNoSchedule}", false}} {
 		r := report.New(leaving(t, c.change))
 		closing := "The controller is about to close gate cni on 3 nodes, unless it is not running or a gate's budget is used up."
 		if c.closes {
-			states(t, summary(t, r), []string{strings.ReplaceAll(closing, "'", "&#39;"), "verdict warn", "0 of 3 nodes are held"}, nil)
-			states(t, r.Text(), []string{"0 of 3 nodes are held.\n" + closing + "\n"}, nil)
+			states(t, summary(t, r), []string{strings.ReplaceAll(closing, "'", "&#39;"), "verdict warn", "0 of 4 nodes are held"}, nil)
+			states(t, r.Text(), []string{"0 of 4 nodes are held.\n" + closing + "\n"}, nil)
 			continue
 		}
 		states(t, summary(t, r), []string{"verdict good"}, []string{"about to close"})
@@ -205,8 +205,8 @@ func TestSummaryOfGatesThatAreNotInForce(t *testing.T) {
 	states(t, r.Text(), []string{"0 of 1 node is held.\nGates that are not in force: g.\n"}, nil)
 }
 
-// leaving returns the facts about three nodes on which gate cni opened before two of them rebooted, and one
-// announced its shutdown. change is added to the gate's spec.
+// leaving returns the facts about three nodes on which gate cni opened before two of them rebooted and one
+// announced its shutdown. A fourth one is older than the gate. change is added to the gate's spec.
 func leaving(t *testing.T, change string) *report.Facts {
 	t.Helper()
 	var g v1alpha1.NodeGate
@@ -216,7 +216,7 @@ func leaving(t *testing.T, change string) *report.Facts {
 	}
 	g.CreationTimestamp.Time = born.Add(-time.Hour)
 	f := &report.Facts{Time: now, Within: time.Hour, Gates: gateset.Of([]v1alpha1.NodeGate{g}, gate.KeyPolicy{}, gateset.IgnoreStatus)}
-	all := make([]gate.Facts, 3)
+	all := make([]gate.Facts, 4)
 	for i := range all {
 		record := gate.Record{State: v1alpha1.StateOpen, Since: moment(90).At, Reason: v1alpha1.ReasonSignalsHold, Boot: "a", Taint: "example.com/cni:NoSchedule", Source: v1alpha1.SourceCRD}
 		all[i].Node = gate.Node{
@@ -225,6 +225,7 @@ func leaving(t *testing.T, change string) *report.Facts {
 		}
 	}
 	all[2].Node.BootID, all[2].Node.ShuttingDown = "a", true
+	all[3].Node.Created, all[3].Node.Records = born.Add(-2*time.Hour), nil
 	f.Trace(all, nil, "")
 	return f
 }

@@ -146,6 +146,14 @@ func TestTrace(t *testing.T) {
 			gates: []string{byCondition("")}, conditions: map[string]int{"Fit": 2000},
 			records: map[string]string{"a": strings.TrimSuffix(closed, "}") + `,"override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
 		}, `ready 40; a Open overridden: closed 0, opened 300, s held 2000 AfterOpening; opened 300`},
+		{"a signal that held after the node became a member with the gate open", world{
+			gates: []string{byCondition("")}, conditions: map[string]int{"Fit": 2000},
+			records: map[string]string{"a": strings.Replace(opened, "SignalsHold", "Adopted", 1)},
+		}, `ready 40; a Open: closed Untold, opened 90 Joined, s held 2000; opened Joined`},
+		{"a signal that held after an override had opened a closeWhen gate", world{
+			gates: []string{strings.Replace(byCondition(""), "openWhen", "closeWhen", 1)}, conditions: map[string]int{"Fit": 2000},
+			records: map[string]string{"a": strings.TrimSuffix(closed, "}") + `,"override":"Open","overrideSince":"2026-03-01T03:05:00Z"}`},
+		}, `ready 40; a Open overridden: closed Untold, opened 300, s held 2000; opened NoGate`},
 		{"pods that could not be read", world{
 			gates: []string{byDaemon("")}, records: map[string]string{"a": opened}, daemonUnread: true, podsUnread: true,
 		}, `ready 40; a Open: closed 0, opened 90, s held Unread; opened 90; pods unread`},
