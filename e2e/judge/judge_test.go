@@ -229,6 +229,15 @@ var histories = []history{
 	{RuleOpening, "opens at the end of an override that did not exist", "no override kept the gate closed", func(s *builder) {
 		s.gate(byLabel).born("a").opensAs("a", v1alpha1.ReasonOverrideEnded)
 	}},
+	{RuleOpening, "a gate that opens only by hand opens because its signals have cleared", "the gate is reopened manually", func(s *builder) {
+		s.gate(level, manual).register("a", condition("BadDisk", corev1.ConditionTrue)).closes("a", v1alpha1.ReasonSignalsHold)
+		s.edit(otherUser, "a", condition("BadDisk", corev1.ConditionFalse)).opensAs("a", v1alpha1.ReasonSignalsCleared)
+	}},
+	{RuleOpening, "a gate that opened only by hand until it was edited opens because its signals have cleared", "", func(s *builder) {
+		s.gate(level, manual).register("a", condition("BadDisk", corev1.ConditionTrue)).closes("a", v1alpha1.ReasonSignalsHold)
+		s.edits(func(ng *v1alpha1.NodeGate) { ng.Spec.Reopen, ng.Generation = "", 2 })
+		s.edit(otherUser, "a", condition("BadDisk", corev1.ConditionFalse)).opensAs("a", v1alpha1.ReasonSignalsCleared)
+	}},
 	{RuleOpening, "opens because another writer removed its taint", "the gate is not reopened manually", func(s *builder) {
 		s.gate(byLabel).born("a").edit(otherUser, "a", withoutTaint(gateTaint)).opensAs("a", v1alpha1.ReasonOpenedByHand)
 	}},

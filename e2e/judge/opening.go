@@ -195,6 +195,8 @@ func (t *trial) unjustifiedBySignals(c *change, name string, before record) stri
 			why = "the gate does not exist"
 		case ng.Spec.Mode == v1alpha1.ModePaused:
 			why = "the gate is paused"
+		case ng.Spec.Follows() && ng.Spec.Reopen == v1alpha1.ReopenManual && before.State == v1alpha1.StateClosed:
+			why = "the gate is reopened manually"
 		case ng.Spec.Follows():
 			why = t.clearedIn(window, c, ng.Spec.CloseWhen, now)
 		default:
