@@ -60,3 +60,37 @@ func TestMountedBeforeItIsValid(t *testing.T) {
 		}
 	})
 }
+
+// A certificate that API servers would reject replaces no valid one, such as a Secret that was
+// edited or restored from a backup. If there is no valid one, it is served, and Ready reports it.
+func TestMountedThatWouldBeRejected(t *testing.T) {
+	v := newVolume(t)
+	synctest.Test(t, func(t *testing.T) {
+		valid := v.from(time.Now())
+		for want, rejected := range map[string]map[string][]byte{
+			"is for another host: x509: certificate is valid for other.svc, ":                                            v.pair("other.svc"),
+			"expired at 1999-12-31T23:00:00Z: run 'nodegate webhook-certificate', or check its issuer":                   v.from(time.Now().Add(-25 * time.Hour)),
+			"is not valid before 2000-01-01T01:00:00Z: check the clock of the machine that issued it, and run 'nodegate": v.from(time.Now().Add(time.Hour)),
+		} {
+			r := &reads{T: t}
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			m := r.mounted(v.dir)
+			v.write(rejected)
+			go func() { ended <- m.Start(ctx) }()
+			r.after(0, "without a valid one", serves(m, rejected), 1, 0)
+			if err := m.Ready(); err == nil || !strings.HasPrefix(err.Error(), "the webhook's certificate "+want) {
+				t.Errorf("Ready() = %v, want %q", err, want)
+			}
+			v.write(valid)
+			r.after(m.Period, "when there is a valid one", serves(m, valid), 2, 0)
+			v.write(rejected)
+			r.after(3*m.Period, "instead of a valid one", serves(m, valid), 2, 1)
+			v.must(m.Ready())
+			cancel()
+			if err := <-ended; err != nil {
+				t.Errorf("Start returned %v", err)
+			}
+		}
+	})
+}

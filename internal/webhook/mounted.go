@@ -62,19 +62,19 @@ func (m *Mounted) Start(ctx context.Context) error {
 }
 
 // load reads the files. If they have changed, it replaces the certificate; if they are
-// invalid, it keeps the last one. It also keeps that one if it is valid and the new one is not valid yet,
-// because the clock of the machine that issued it is ahead: API servers would reject the new one.
+// invalid, it keeps the last one. It also keeps that one if API servers would reject only the new one.
 func (m *Mounted) load() error {
 	read, err := tls.LoadX509KeyPair(filepath.Join(m.Dir, corev1.TLSCertKey), filepath.Join(m.Dir, corev1.TLSPrivateKeyKey))
 	if err != nil {
 		return err
 	}
-	switch last, now := m.current.Load(), time.Now(); {
-	case last == nil:
-	case slices.EqualFunc(last.Certificate, read.Certificate, bytes.Equal):
-		return nil // the same certificates have the same key
-	case now.Before(read.Leaf.NotBefore) && !now.Before(last.Leaf.NotBefore) && !now.After(last.Leaf.NotAfter):
-		return fmt.Errorf("keeping the former certificate, because the new one is %w", notYetValid(read.Leaf))
+	if last := m.current.Load(); last != nil {
+		if slices.EqualFunc(last.Certificate, read.Certificate, bytes.Equal) {
+			return nil // the same certificates have the same key
+		}
+		if err := m.check(read.Leaf); err != nil && m.check(last.Leaf) == nil {
+			return fmt.Errorf("keeping the former certificate, because the new one %w", err)
+		}
 	}
 	m.current.Store(&read)
 	m.OnLoad(read.Leaf.NotBefore, read.Leaf.NotAfter)
@@ -82,10 +82,20 @@ func (m *Mounted) load() error {
 	return nil
 }
 
-// notYetValid returns the error that a certificate is not valid yet.
-func notYetValid(c *x509.Certificate) error {
-	return fmt.Errorf("not valid before %s: check the clock of the machine that issued it, and run 'nodegate webhook-certificate', or check its issuer",
-		c.NotBefore.Format(time.RFC3339))
+// check returns why API servers would reject a certificate, or nil. The error begins with a verb. Whether
+// they trust the certificate's authority is not checked.
+func (m *Mounted) check(c *x509.Certificate) error {
+	switch now := time.Now(); {
+	case now.Before(c.NotBefore):
+		return fmt.Errorf("is not valid before %s: check the clock of the machine that issued it, and run 'nodegate webhook-certificate', or check its issuer",
+			c.NotBefore.Format(time.RFC3339))
+	case now.After(c.NotAfter):
+		return fmt.Errorf("expired at %s: run 'nodegate webhook-certificate', or check its issuer", c.NotAfter.Format(time.RFC3339))
+	}
+	if err := c.VerifyHostname(m.Host); err != nil {
+		return fmt.Errorf("is for another host: %w", err)
+	}
+	return nil
 }
 
 var errNoCertificate = errors.New("the webhook has no certificate yet: run 'nodegate webhook-certificate' with an administrator's kubeconfig")
@@ -98,21 +108,14 @@ func (m *Mounted) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	return nil, errNoCertificate
 }
 
-// Ready returns an error if there is no certificate that the API server can accept.
-// Whether the API server trusts its authority is not checked.
+// Ready returns an error if there is no certificate that the API server can accept (see check).
 func (m *Mounted) Ready() error {
 	c, err := m.GetCertificate(nil)
 	if err != nil {
 		return err
 	}
-	switch now := time.Now(); {
-	case now.Before(c.Leaf.NotBefore):
-		return fmt.Errorf("the webhook's certificate is %w", notYetValid(c.Leaf))
-	case now.After(c.Leaf.NotAfter):
-		return fmt.Errorf("the webhook's certificate expired at %s: run 'nodegate webhook-certificate', or check its issuer", c.Leaf.NotAfter.Format(time.RFC3339))
-	}
-	if err := c.Leaf.VerifyHostname(m.Host); err != nil {
-		return fmt.Errorf("the webhook's certificate is for another host: %w", err)
+	if err := m.check(c.Leaf); err != nil {
+		return fmt.Errorf("the webhook's certificate %w", err)
 	}
 	return nil
 }

@@ -105,13 +105,6 @@ func TestMounted(t *testing.T) {
 	v.write(second)
 	v.must(await.Until(t.Context(), "the second to be served", serves(m, second)))
 	v.must(m.Ready())
-	v.write(v.pair("other.svc"))
-	v.must(await.Until(t.Context(), "another host to be rejected", func(context.Context) error {
-		if err := m.Ready(); err == nil || !strings.Contains(err.Error(), "for another host") {
-			return errors.New("not yet")
-		}
-		return nil
-	}))
 }
 
 func serves(m *webhook.Mounted, files map[string][]byte) func(context.Context) error {
