@@ -18,6 +18,7 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/access"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/election"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -41,6 +42,8 @@ type replica struct {
 	election *election.Election // nil without leader election
 
 	current atomic.Pointer[Controller]
+	// wasReady reports whether the replica has been ready.
+	wasReady atomic.Bool
 }
 
 // election returns the process's participation in the leader election. onLoss is
@@ -97,8 +100,8 @@ func (r *replica) addTo(m manager.Manager) error {
 		addDebugHandler(m, r.serveNode),
 		m.Add(manager.RunnableFunc(r.feed.Run)),
 		m.Add(manager.RunnableFunc(r.run)),
-		m.AddReadyzCheck("feeds", check(r.process.Options.Log, "feeds", r.Ready)),
-		m.AddHealthzCheck("loop", check(r.process.Options.Log, "loop", r.Live)),
+		m.AddReadyzCheck("feeds", access.Check(r.process.Options.Log, "feeds", r.Ready)),
+		m.AddHealthzCheck("loop", access.Check(r.process.Options.Log, "loop", r.Live)),
 	)
 }
 
@@ -178,8 +181,19 @@ func (r *replica) NodeChanged(name string, change gate.Change) {
 // GatesChanged implements feed.Handler.
 func (r *replica) GatesChanged() { r.current.Load().GatesChanged() }
 
-// Ready is a readiness check.
-func (r *replica) Ready() error { return r.current.Load().Ready() }
+// Ready is a readiness check. A replica that has been ready remains ready. Otherwise, all replicas would cease
+// to be endpoints of the webhook's Service while the needs of a new gate are listed, and no gate would be closed
+// on new nodes.
+func (r *replica) Ready() error {
+	if r.wasReady.Load() {
+		return nil
+	}
+	err := r.current.Load().Ready()
+	if err == nil {
+		r.wasReady.Store(true)
+	}
+	return err
+}
 
 // Live is a liveness check.
 func (r *replica) Live() error { return r.current.Load().Live() }

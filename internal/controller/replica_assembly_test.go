@@ -5,6 +5,7 @@ package controller
 import (
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -83,4 +84,30 @@ func TestProbesAskTheReplica(t *testing.T) {
 	if live(nil) == nil {
 		t.Error("the replica is alive although all workers hang")
 	}
+}
+
+// When a gate is added, what it needs is not observed yet. The replicas stay endpoints of the webhook,
+// which closes the other gates on new nodes.
+func TestReplicaStaysReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, controllertest.Gate("gate"))
+		var unsynced []string
+		w.unsyncedFeeds = func() []string { return unsynced }
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		controllertest.Pass(time.Second)
+		r := &replica{}
+		r.current.Store(w.c)
+		unsynced = []string{"pods"}
+		if r.Ready() == nil {
+			t.Error("the replica is ready before the pods are observed")
+		}
+		unsynced = nil
+		if err := r.Ready(); err != nil {
+			t.Errorf("the replica is not ready: %v", err)
+		}
+		unsynced = []string{"pods of a new gate"}
+		if err := r.Ready(); err != nil {
+			t.Errorf("the replica is no longer ready: %v", err)
+		}
+	})
 }

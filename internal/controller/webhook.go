@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/nodegate/nodegate/internal/access"
 	"github.com/nodegate/nodegate/internal/admission"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/telemetry"
@@ -88,7 +89,7 @@ func (p *Process) serveWebhook(m manager.Manager, gates func() ([]gate.Gate, boo
 	return errors.Join(
 		m.Add(server),
 		m.Add(certificate),
-		m.AddReadyzCheck("webhook", check(p.Options.Log, "webhook", certificate.Ready)),
+		m.AddReadyzCheck("webhook", access.Check(p.Options.Log, "webhook", certificate.Ready)),
 	)
 }
 

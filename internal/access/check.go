@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package access
 
 import (
 	"net/http"
@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// check returns a check of a health probe. controller-runtime reports to the kubelet only that the check
+// Check returns a check of a health probe. controller-runtime reports to the kubelet only that the check
 // fails, so the log has the cause. It is logged when it changes, and not with each probe.
-func check(log logr.Logger, name string, f func() error) healthz.Checker {
+func Check(log logr.Logger, name string, f func() error) healthz.Checker {
 	var mu sync.Mutex
 	last := ""
 	return func(*http.Request) error {

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package controller
+package access
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/nodegate/nodegate/internal/controller/controllertest"
+	"github.com/go-logr/logr/funcr"
 )
 
 // The cause for which a probe fails is logged, but not again with each probe.
 func TestCausesOfFailingProbesAreLogged(t *testing.T) {
-	var log controllertest.LogLines
+	var lines []string
+	log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
 	var result error
-	probe := check(log.Logger(), "feeds", func() error { return result })
+	probe := Check(log, "feeds", func() error { return result })
 	for _, result = range []error{nil, errors.New("not observed yet: nodes, pods"), errors.New("not observed yet: pods"), nil} {
 		for range 10 {
 			if err := probe(nil); !errors.Is(err, result) {
@@ -23,7 +24,6 @@ func TestCausesOfFailingProbesAreLogged(t *testing.T) {
 		}
 	}
 	want := []string{"not observed yet: nodes, pods", "not observed yet: pods", "succeeds again"}
-	lines := log.All()
 	if len(lines) != len(want) {
 		t.Fatalf("log %q, want %d lines", lines, len(want))
 	}
