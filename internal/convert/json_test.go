@@ -38,3 +38,20 @@ func TestJSONObjectsInSequence(t *testing.T) {
 	})
 	checkRejections(t, tainterFile, ".json", map[string]rejection{"a second configuration": {"{}\n\n{}\n", 3, "one document only"}})
 }
+
+// A note gives the reason why a gate does not have the name of its rule.
+func TestReasonOfANewName(t *testing.T) {
+	for names, want := range map[string]string{
+		"a.b": `the rule "a.b" becomes the gate "a-b", because a gate's name must be a DNS label`,
+		"a a": `the rule "a" becomes the gate "a-2", because another gate has the name`,
+	} {
+		var text strings.Builder
+		for name := range strings.FieldsSeq(names) {
+			text.WriteString(strings.ReplaceAll(jsonRule, "NAME", name))
+		}
+		r := NodeReadinessRules(Source{Name: "rules", Data: []byte(text.String())})
+		if found := findingsText(r); strings.Count(found, "becomes the gate") != 1 || !strings.Contains(found, want) {
+			t.Errorf("%s: %s", names, found)
+		}
+	}
+}

@@ -121,8 +121,16 @@ func (r readinessRules) rule(object fields) {
 		r.noteGate(g, deletion.line, "the rule is being deleted, so the node-readiness-controller no longer applies it, and removes its taint: remove the gate if the rule is not to be replaced")
 	}
 	if g.NodeGate.Name != name {
-		r.noteGate(g, line, "the rule %q becomes the gate %q, because a gate's name must be a DNS label", name, g.NodeGate.Name)
+		r.noteGate(g, line, "the rule %q becomes the gate %q, because %s", name, g.NodeGate.Name, whyRenamed(name))
 	}
+}
+
+// whyRenamed returns the reason why a gate cannot have the name of its rule.
+func whyRenamed(rule string) string {
+	if label(rule) == rule {
+		return "another gate has the name"
+	}
+	return "a gate's name must be a DNS label"
 }
 
 // mode reads the rule's enforcementMode and dryRun.
