@@ -18,7 +18,7 @@
 //	status.go, conditions.go, conditionlog.go                           the status of gates
 //	contention.go, deadlock.go, permissions.go                          what the status reports as problems
 //	budget.go, groups.go               budgets and groups, which package fleet counts
-//	watchdog.go, liveness.go, probes.go                                 the health of the process
+//	watchdog.go, liveness.go           the health of the process
 //	ports.go, debughandler.go          the ports for metrics and probes, and the state of one node there
 //	webhook.go                         the webhook that closes gates at birth
 //	kinds.go                           the kinds of objects that the client reads and writes
