@@ -77,8 +77,8 @@ func (e *env) createNeighbours() {
 	}
 	for _, object := range []client.Object{
 		&corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"policy.yaml": deschedulerPolicy}},
-		&batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{
-			Schedule: "0 0 1 1 *", Suspend: new(true),
+		&batchv1.CronJob{ObjectMeta: meta, Spec: batchv1.CronJobSpec{ // a suspended one evicts nothing
+			Schedule:    "0 0 1 1 *",
 			JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: descheduler}}},
 		}},
 		spread,
