@@ -139,17 +139,22 @@ func serving(t *testing.T, record, spec string) *jsonclient.Client {
 		gatesPath: `{"metadata":{"name":"g","resourceVersion":"1"},"spec":` + spec + `}`,
 	}
 	client, err := jsonclient.New("http://test", &transport.Config{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
-		if r.URL.Query().Has("watch") {
-			<-r.Context().Done()
-			return nil, context.Cause(r.Context())
-		}
-		body := `{"metadata":{"resourceVersion":"1"},"items":[` + items[r.URL.Path] + `]}`
-		return &http.Response{StatusCode: http.StatusOK, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
+		return listed(r, items)
 	})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client
+}
+
+// listed answers lists with these items, by path. Watches report nothing until their context ends.
+func listed(r *http.Request, items map[string]string) (*http.Response, error) {
+	if r.URL.Query().Has("watch") {
+		<-r.Context().Done()
+		return nil, context.Cause(r.Context())
+	}
+	body := `{"metadata":{"resourceVersion":"1"},"items":[` + items[r.URL.Path] + `]}`
+	return &http.Response{StatusCode: http.StatusOK, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
 }
 
 // A pod waits for each gate with a taint that it does not tolerate.

@@ -83,12 +83,8 @@ func unavailableUntil(t *testing.T, available time.Time) (a *Agent, patches *[]s
 				return nil, err
 			}
 			*patches = append(*patches, string(patch))
-		case r.URL.Query().Has("watch"):
-			<-r.Context().Done()
-			return nil, context.Cause(r.Context())
 		}
-		body := `{"metadata":{"resourceVersion":"1"},"items":[` + items[r.URL.Path] + `]}`
-		return &http.Response{StatusCode: http.StatusOK, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
+		return listed(r, items)
 	})})
 	if err != nil {
 		t.Fatal(err)
