@@ -5,6 +5,7 @@ package v1alpha1
 import (
 	"cmp"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -51,6 +52,14 @@ type NodeGate struct {
 	// can be read. Such a gate exists, and nodes that it closed stay closed, but it
 	// requests no changes. ReadError is not stored.
 	ReadError string `json:"-"`
+}
+
+// IsDeclaredAs reports whether g and other, which have the same name, are one gate in the
+// same declared state. The generation alone does not show that: it does not change when a
+// newer CustomResourceDefinition shows fields that an older one had hidden.
+func (g *NodeGate) IsDeclaredAs(other *NodeGate) bool {
+	return g == other || g.UID == other.UID && g.Generation == other.Generation && g.ReadError == other.ReadError &&
+		equality.Semantic.DeepEqual(&g.Spec, &other.Spec)
 }
 
 // NodeGateList is a list of NodeGates.

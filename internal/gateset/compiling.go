@@ -44,12 +44,7 @@ type compilation struct {
 }
 
 func (c *compilation) isOf(ng *v1alpha1.NodeGate, source string) bool {
-	return isSame(c.declared, ng) && c.source == source
-}
-
-// isSame reports whether two gates with the same name have the same declaration.
-func isSame(a, b *v1alpha1.NodeGate) bool {
-	return a.UID == b.UID && a.Generation == b.Generation && a.ReadError == b.ReadError
+	return c.declared.IsDeclaredAs(ng) && c.source == source
 }
 
 // NewCompiler returns a Compiler that calls changed after each compilation in the

@@ -37,3 +37,18 @@ func TestEdited(t *testing.T) {
 		}
 	}
 }
+
+// A gate is compiled again if fields appear that an older CustomResourceDefinition had hidden: the API
+// server does not change the generation of objects when the definition changes.
+func TestUncoveredFieldsAreCompiled(t *testing.T) {
+	hidden := &clitest.Declare(t, "metadata: {name: g, uid: a, generation: 1}\nspec: {taint: {key: example.com/a, effect: NoSchedule}, openWhen: [{name: s, label: {key: a}}]}")[0]
+	whole := hidden.DeepCopy()
+	whole.Spec.Timing.OpenAfterSeconds = 5
+	set := &gateset.Set{}
+	for _, ng := range []*v1alpha1.NodeGate{hidden, whole} {
+		set = gateset.New(set, gateset.Snapshot{Source: v1alpha1.SourceCRD, Complete: true, Gates: []*v1alpha1.NodeGate{ng}}, gate.KeyPolicy{})
+	}
+	if g, _ := set.Gate("g"); g.OpenAfter != 5*time.Second || set.Since["g"] != set.Seq {
+		t.Errorf("the gate opens after %s, as since set %d of %d", g.OpenAfter, set.Since["g"], set.Seq)
+	}
+}

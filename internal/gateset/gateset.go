@@ -194,7 +194,7 @@ func (s *Set) apply(policy gate.KeyPolicy) {
 // whenever a DaemonSet changes, and compiling an expression takes a while.
 func (s *Set) add(ng *v1alpha1.NodeGate, before *Set, compile func(*v1alpha1.NodeGate, string) (gate.Gate, error)) {
 	g, known := before.Gate(ng.Name)
-	if known && isSame(before.Declared[ng.Name], ng) && before.Source == s.Source && !before.Compiling(ng.Name) {
+	if known && ng.IsDeclaredAs(before.Declared[ng.Name]) && before.Source == s.Source && !before.Compiling(ng.Name) {
 		again := *g
 		again.Stamp = ng.Spec.OpenedAtAnnotation
 		s.Gates, s.Since[ng.Name] = append(s.Gates, again), before.Since[ng.Name]

@@ -285,6 +285,19 @@ func TestGateStatusDoesNotRereadTheDefinition(t *testing.T) {
 	}
 }
 
+// A gate is announced if fields appear that an older definition had hidden: its generation is the same.
+func TestUncoveredFieldsAreAnnounced(t *testing.T) {
+	runFeed(t, twoGates, func(t *testing.T, f *testFeed) {
+		f.handler.take()
+		g := kubetest.Gate("g")
+		g.Spec.Timing.OpenAfterSeconds = 5
+		f.api.gates().Put(g)
+		if _, n := f.handler.take(); n != 1 {
+			t.Errorf("announced %d times, want once", n)
+		}
+	})
+}
+
 // A gate that becomes unreadable is announced, although it is the same gate.
 func TestUnreadableGateIsAnnounced(t *testing.T) {
 	runFeed(t, twoGates, func(t *testing.T, f *testFeed) {

@@ -190,9 +190,7 @@ func (s *store) logCompleteness(now *gateList) {
 
 // sameGate reports whether two versions of a NodeGate have the same spec. Their statuses,
 // which the controller writes, may differ.
-func sameGate(a, b *v1alpha1.NodeGate) bool {
-	return a.Name == b.Name && a.UID == b.UID && a.Generation == b.Generation && a.ReadError == b.ReadError
-}
+func sameGate(a, b *v1alpha1.NodeGate) bool { return a.Name == b.Name && a.IsDeclaredAs(b) }
 
 // whyIncomplete returns why the list may be incomplete now, or nil if it is complete or
 // is expected to be soon.
