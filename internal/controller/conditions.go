@@ -168,8 +168,9 @@ func (r *reporter) ready(o *observed, ng *v1alpha1.NodeGate, last *reported, s *
 	if s.Denied.Count > 0 {
 		return false, v1alpha1.ReasonWriteDenied, fmt.Sprintf("the API server denies writing %s: %s", s.Denied, s.Denial)
 	}
-	if s.Failing.Count > 0 {
-		return false, v1alpha1.ReasonWriteFailing, fmt.Sprintf("writing has failed for at least a minute on %s: %s", s.Failing, s.Failure)
+	was := meta.FindStatusCondition(last.status.Conditions, v1alpha1.ConditionReady)
+	if failing := s.FailingMessage(was != nil && was.Reason == v1alpha1.ReasonWriteFailing); failing != "" {
+		return false, v1alpha1.ReasonWriteFailing, failing
 	}
 	if reason, message := r.unproved(g, ng, last); reason != "" {
 		return false, reason, message

@@ -4,7 +4,6 @@ package controller
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -178,42 +176,6 @@ func TestDeniedWriteIsTold(t *testing.T) {
 		if strings.Count(lines, "node write denied") != 1 || strings.Count(lines, "can be written again") != 1 || strings.Count(lines, "gate opened") != 3 {
 			t.Errorf("want one log line for each transition, got:\n%s", lines)
 		}
-	})
-}
-
-// The gate's status names a node whose writes fail for a minute, such as one for which a webhook does
-// not answer: nobody else may see that the gate does not open there. It does not for shorter failures.
-func TestFailingWriteIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newClosedWorld(t, 3)
-		failure := apierrors.NewInternalError(errors.New("failed calling webhook"))
-		w.writes(func(node string) error {
-			if node != "n0000" {
-				return nil
-			}
-			return failure
-		})
-		defer w.start(logr.Discard(), interceptor.Funcs{})()
-		ready := func(reason string, contains ...string) {
-			t.Helper()
-			c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
-			if c == nil || c.Reason != reason {
-				t.Errorf("condition Ready is %+v, want the reason %s", c, reason)
-				return
-			}
-			for _, text := range contains {
-				if !strings.Contains(c.Message, text) {
-					t.Errorf("the message of Ready is %q, want it to contain %q", c.Message, text)
-				}
-			}
-		}
-		controllertest.Pass(failureReported - time.Second)
-		ready(v1alpha1.ReasonReady)
-		controllertest.Pass(retryMax + 10*time.Second)
-		ready(v1alpha1.ReasonWriteFailing, "n0000: ", "failed calling webhook")
-		w.writes(func(string) error { return nil })
-		controllertest.Pass(retryMax + 2*time.Second)
-		ready(v1alpha1.ReasonReady)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/nodegate/nodegate/internal/fleet"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
 	"github.com/nodegate/nodegate/internal/kube/write"
@@ -148,24 +149,22 @@ func unchangedBy(d *gate.Decision, set *gateset.Set) func(gate string) bool {
 // Most failures end sooner, and then they often concern the status, too.
 const failureReported = time.Minute
 
-// causeOf returns the error of a write as the state of a gate has it: as a denial, or as a failure of
-// writes that have failed for a while. It returns neither if the decision does not change anything for
-// the gate, and the gate is known.
-func (c *Controller) causeOf(failure error, node, gateName string, d *gate.Decision) (denied, failed string) {
-	_, concerned := d.Records[gateName]
+// setCause sets the error of a write in the state of a gate: as a denial, or as a failure. It sets
+// neither if the decision does not change anything for the gate, and the gate is known.
+func (c *Controller) setCause(s *fleet.GateState, failure error, node string, d *gate.Decision) {
+	_, concerned := d.Records[s.Gate]
 	if !d.Changes {
-		_, concerned = d.Conditions[gateName]
-	} else if _, withdrawn := d.Withdrawn[gateName]; withdrawn || len(d.Records)+len(d.Withdrawn) == 0 {
+		_, concerned = d.Conditions[s.Gate]
+	} else if _, withdrawn := d.Withdrawn[s.Gate]; withdrawn || len(d.Records)+len(d.Withdrawn) == 0 {
 		concerned = true
 	}
 	text := gate.Clip(failure.Error(), deniedMax)
-	since := c.nodes.failingSince(node)
 	switch {
-	case !concerned:
+	case !concerned, errors.Is(failure, write.ErrConflict):
 	case errors.Is(failure, write.ErrDenied):
-		return text, ""
-	case !errors.Is(failure, write.ErrConflict) && !since.IsZero() && c.clock.Since(since) >= failureReported:
-		return "", text
+		s.Denied = text
+	default:
+		since := c.nodes.failingSince(node)
+		s.Failed, s.FailedLong = text, !since.IsZero() && c.clock.Since(since) >= failureReported
 	}
-	return "", ""
 }

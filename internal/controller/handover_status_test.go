@@ -4,6 +4,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -166,6 +168,55 @@ func TestStatusIsKeptUntilTheFleetIsEvaluated(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The gate's status names a node whose writes fail for a minute, such as one for which a webhook does
+// not answer: nobody else may see that the gate does not open there. It does not for shorter failures.
+// A new leader does not withdraw this: it cannot know for how long writes have failed.
+func TestFailingWriteIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newClosedWorld(t, 3)
+		failure := apierrors.NewInternalError(errors.New("failed calling webhook"))
+		w.writes(func(node string) error {
+			if node != "n0000" {
+				return nil
+			}
+			return failure
+		})
+		stop := w.start(logr.Discard(), interceptor.Funcs{})
+		ready := func(reason string, contains ...string) *metav1.Condition {
+			t.Helper()
+			c := meta.FindStatusCondition(w.stored("gate").Status.Conditions, v1alpha1.ConditionReady)
+			if c == nil || c.Reason != reason {
+				t.Fatalf("condition Ready is %+v, want the reason %s", c, reason)
+			}
+			for _, text := range contains {
+				if !strings.Contains(c.Message, text) {
+					t.Errorf("the message of Ready is %q, want it to contain %q", c.Message, text)
+				}
+			}
+			return c
+		}
+		controllertest.Pass(failureReported - time.Second)
+		ready(v1alpha1.ReasonReady)
+		waiting := w.stored("gate").Status.Waiting
+		if len(waiting) != 1 || waiting[0].Reason != v1alpha1.ReasonWriteFailing || !strings.Contains(waiting[0].Message, "failed calling webhook") {
+			t.Errorf("waiting: %+v, want the error", waiting)
+		}
+		controllertest.Pass(retryMax + 10*time.Second)
+		since := ready(v1alpha1.ReasonWriteFailing, "n0000: ", "failed calling webhook").LastTransitionTime
+		w.handOver(stop)
+		defer w.start(logr.Discard(), interceptor.Funcs{})()
+		for range 2 * int(retryMax.Seconds()) {
+			controllertest.Pass(time.Second)
+			if now := ready(v1alpha1.ReasonWriteFailing, "n0000: ", "failed calling webhook"); !now.LastTransitionTime.Equal(&since) {
+				t.Errorf("the condition has changed at %s", now.LastTransitionTime)
+			}
+		}
+		w.writes(func(string) error { return nil })
+		controllertest.Pass(retryMax + 2*time.Second)
+		ready(v1alpha1.ReasonReady)
+	})
 }
 
 // A gate without a status, and one that is edited after the fleet has been evaluated, do not wait for

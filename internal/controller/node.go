@@ -329,10 +329,10 @@ func (c *Controller) gateStates(set *gateset.Set, facts *gate.Facts, d *gate.Dec
 		switch {
 		case failure == nil:
 		case v.DryRun: // the simulated state changes with the next decision
-			s.SetUnwritten(v, facts.Shadow[v.Gate], "", "")
+			s.SetUnwritten(v, facts.Shadow[v.Gate])
 		default:
-			denied, failed := c.causeOf(failure, facts.Node.Name, v.Gate, d)
-			s.SetUnwritten(v, facts.Node.Records[v.Gate], denied, failed)
+			s.SetUnwritten(v, facts.Node.Records[v.Gate])
+			c.setCause(&s, failure, facts.Node.Name, d)
 		}
 		if s.Selected || s.State != "" {
 			out = append(out, s)

@@ -47,8 +47,8 @@ func (s *GateState) SetUndecided(g *gate.Gate, v *gate.Verdict) {
 }
 
 // SetUnwritten records that the decision was not written: the gate still has the recorded
-// state. denied and failed are the values of these fields.
-func (s *GateState) SetUnwritten(v *gate.Verdict, record, denied, failed string) {
+// state. Denied, Failed and FailedLong must be set separately.
+func (s *GateState) SetUnwritten(v *gate.Verdict, record string) {
 	s.State = v.Before
 	if record == "" { // the decided state, which SetOverride has set, does not count either
 		s.own, s.ownReason = "", ""
@@ -60,7 +60,7 @@ func (s *GateState) SetUnwritten(v *gate.Verdict, record, denied, failed string)
 	if v.Opened() && !v.ClosedSince.IsZero() {
 		s.Since = v.ClosedSince
 	}
-	s.Published, s.Denied, s.Failed = v.WasPublished, denied, failed
+	s.Published = v.WasPublished
 }
 
 // SetOverride records a manual override. Budgets count the gate's own state, without the

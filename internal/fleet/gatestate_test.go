@@ -59,7 +59,7 @@ func TestBudgetOfUnwrittenOverriddenGate(t *testing.T) {
 	if !s.budgeted() {
 		t.Fatalf("the decision does not close the gate under the budget: %+v", v)
 	}
-	s.SetUnwritten(v, "", "denied", "")
+	s.SetUnwritten(v, "")
 	if s.budgeted() || s.State != "" {
 		t.Errorf("after the denied write: budgeted %t, state %q; want false and none", s.budgeted(), s.State)
 	}

@@ -49,8 +49,9 @@ type GateState struct {
 	// Ignored is why an override is ignored, or "".
 	Ignored string
 	// Denied is the API server's error if it denied writing the node for this gate. Failed is the error
-	// if writing has failed for a while for another reason.
+	// if writing has failed for another reason, and FailedLong reports whether it has for a while.
 	Denied, Failed string
+	FailedLong     bool
 }
 
 // scope and conditionScope return the budgets that the node may count against.

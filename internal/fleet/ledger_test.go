@@ -51,6 +51,8 @@ func (r stateModel) summary(gateName string) *Summary {
 		Throttled:     named(func(s *GateState) bool { return s.Throttled }),
 		Contended:     named(func(s *GateState) bool { return s.Contended }),
 		Denied:        named(func(s *GateState) bool { return s.Denied != "" }),
+		Failing:       named(func(s *GateState) bool { return s.Failed != "" }),
+		FailingLong:   named(func(s *GateState) bool { return s.FailedLong }),
 		nonMembers:    map[v1alpha1.NonMemberReason]*NameList{},
 		Contradicting: named(func(s *GateState) bool { return s.Ring != "" }),
 		Undecided:     named(func(s *GateState) bool { return s.undecided != "" }),
@@ -72,6 +74,9 @@ func (r stateModel) summary(gateName string) *Summary {
 	}
 	out.Ring = r.on(gateName, out.Contradicting).Ring
 	out.Denial, out.IgnoredWhy, out.UndecidedWhy = r.on(gateName, out.Denied).Denied, r.on(gateName, out.Ignored).Ignored, r.on(gateName, out.Undecided).undecided
+	if out.Failure = r.on(gateName, out.FailingLong).Failed; out.FailingLong.Count == 0 {
+		out.Failure = r.on(gateName, out.Failing).Failed
+	}
 	if out.Overdue.Count > 0 {
 		first := Waiting(out.Overdue.First[0], r.on(gateName, out.Overdue))
 		out.OverdueFor = fmt.Sprintf("%s waits for signal %s: %s", first.Node, cmp.Or(first.Signal, "-"), first.Message)
@@ -110,6 +115,9 @@ func drawState(t *rapid.T, gateName string) GateState {
 		undecided: text("undecided", "signal 1", "signal 2"), Ignored: text("ignored", "cause 1", "cause 2"), Denied: text("denied", "error 1", "error 2"),
 		NonMember: v1alpha1.NonMemberReason(text("not a member", string(v1alpha1.NonMemberPaused), string(v1alpha1.NonMemberNotIdle))), Ring: text("ring", "a, b", "b, c"),
 		Override: text("override", v1alpha1.StateOpen), Reading: gate.Reading{State: gate.NotYet, Reason: v1alpha1.ReadingPodNotReady, Subject: text("subject", "pod-1", "pod-2")},
+	}
+	if s.Failed = text("failed", "failure 1", "failure 2"); s.Failed != "" {
+		s.FailedLong = flag("failed for long")
 	}
 	if flag("no pod") {
 		s.Reading.Reason = v1alpha1.ReadingPodMissing

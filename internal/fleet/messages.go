@@ -20,6 +20,19 @@ func (s *Summary) ThrottledMessage(ng *v1alpha1.NodeGate) string {
 	return message
 }
 
+// FailingMessage describes the nodes on which writes have failed for a while, or returns "". If these are
+// not known, but failing was reported before, it describes those on which the last write failed: a new
+// leader does not know for how long writes have failed.
+func (s *Summary) FailingMessage(reported bool) string {
+	switch {
+	case s.FailingLong.Count > 0:
+		return fmt.Sprintf("writing has failed for at least a minute on %s: %s", s.FailingLong, s.Failure)
+	case reported && s.Failing.Count > 0:
+		return fmt.Sprintf("writing still fails on %s: %s", s.Failing, s.Failure)
+	}
+	return ""
+}
+
 // OverdueMessage describes the nodes whose deadline for a gate has passed, and what the first of
 // them waits for.
 func (s *Summary) OverdueMessage(ng *v1alpha1.NodeGate) string {

@@ -58,10 +58,11 @@ type Summary struct {
 	Published, Unpublished NameList
 	// Denial is the API server's error for the first node of Denied.
 	Denial string
-	// Failing contains nodes on which writing has failed for a while. Failure is the error for the
-	// first of them.
-	Failing NameList
-	Failure string
+	// Failing contains nodes on which the last write failed without being denied, and FailingLong those of
+	// them on which writes have failed for a while. Failure is the error for the first of the latter or,
+	// if there are none, of the former.
+	Failing, FailingLong NameList
+	Failure              string
 }
 
 // named reports whether a summary may name a node with this state.
@@ -177,6 +178,7 @@ func (n *namer) add(node string, at *compactState) {
 	n.Undecided.AddIf(s.undecided != "", node)
 	n.Denied.AddIf(s.Denied != "", node)
 	n.Failing.AddIf(s.Failed != "", node)
+	n.FailingLong.AddIf(s.FailedLong, node)
 	n.Overdue.AddIf(s.Overdue && s.State == v1alpha1.StateClosed, node)
 	n.Lapsed.AddIf(s.lapsed(), node)
 	n.Published.AddIf(s.Published, node)
@@ -199,8 +201,8 @@ func (n *namer) finish(on func(node string) GateState) {
 	if n.Denied.Count > 0 {
 		n.Denial = on(n.Denied.First[0]).Denied
 	}
-	if n.Failing.Count > 0 {
-		n.Failure = on(n.Failing.First[0]).Failed
+	if failing := slices.Concat(n.FailingLong.First, n.Failing.First); len(failing) > 0 {
+		n.Failure = on(failing[0]).Failed
 	}
 	if n.Ignored.Count > 0 {
 		n.IgnoredWhy = on(n.Ignored.First[0]).Ignored
@@ -243,8 +245,16 @@ func Waiting(node string, s GateState) v1alpha1.WaitingNode {
 	if s.Blocked.Reason != "" {
 		reading = s.Blocked
 	}
+	reason, message := string(reading.Reason), reading.Message()
+	switch {
+	case reason != "":
+	case s.Denied != "":
+		reason, message = v1alpha1.ReasonWriteDenied, "the API server denies writing the node: "+s.Denied
+	case s.Failed != "":
+		reason, message = v1alpha1.ReasonWriteFailing, "writing the node fails: "+s.Failed
+	}
 	return v1alpha1.WaitingNode{
 		Node: node, Since: metav1.NewTime(s.Since.Truncate(time.Second)), Signal: s.Signal,
-		Reason: string(reading.Reason), Message: gate.Clip(reading.Message(), 512),
+		Reason: reason, Message: gate.Clip(message, 512),
 	}
 }
