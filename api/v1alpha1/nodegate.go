@@ -220,7 +220,8 @@ type NodeGateSpec struct {
 	Timing Timing `json:"timing,omitempty"`
 
 	// deadline limits how long a node may wait for the gate to open. If unset,
-	// there is no limit. May only be set with openWhen.
+	// there is no limit. May only be set with openWhen. At least one of
+	// podMissingSeconds and readySeconds must be set.
 	//
 	// The clock starts when the gate closes on the node. If the gate was closed
 	// when the Node was created, the clock starts at the Node's creation. It

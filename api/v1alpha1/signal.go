@@ -257,20 +257,20 @@ const (
 	RequireAll Require = "All"
 )
 
-// ConditionSignal matches a condition of the node. Exactly one of type and
-// typePattern must be set, and exactly one of status and statusPattern.
-// Patterns are RE2 regular expressions that must match the whole value.
+// ConditionSignal matches a condition of the node.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.type) != has(self.typePattern)",message="set exactly one of type and typePattern"
 // +kubebuilder:validation:XValidation:rule="has(self.status) != has(self.statusPattern)",message="set exactly one of status and statusPattern"
 type ConditionSignal struct {
-	// type specifies the type of the condition.
+	// type specifies the type of the condition. Exactly one of type and typePattern
+	// must be set.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	Type string `json:"type,omitempty"`
 
-	// status specifies the status that the condition must have.
+	// status specifies the status that the condition must have. Exactly one of status
+	// and statusPattern must be set.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

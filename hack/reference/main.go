@@ -4,7 +4,8 @@
 // API is based on the CRD, which is generated from the types, on the comments of
 // the types' constants, and on examples. The command fails if a field has no
 // example, or an example has no field. The reference of kubectl gate is based on
-// its commands, and that of the other programs is their help.
+// its commands, and that of the other programs is their help. The command also
+// completes the descriptions in the CRD (see describe).
 package main
 
 import (
@@ -17,17 +18,17 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/nodegate/nodegate/internal/cli"
-	"github.com/nodegate/nodegate/internal/crd"
 )
 
 func main() {
+	definition := flag.String("definition", "internal/crd/nodegate.dev_nodegates.yaml", "the CRD")
 	types := flag.String("types", "api/v1alpha1", "the directory with the types")
 	examples := flag.String("examples", "docs/reference/examples.yaml", "the file with the examples")
 	out := flag.String("out", "docs/reference/nodegate.md", "the reference of the API")
 	programs := flag.String("programs", "docs/reference/programs.md", "the reference of the programs")
 	verbs := flag.String("verbs", "docs/reference/kubectl-gate.md", "the reference of kubectl gate")
 	flag.Parse()
-	err := run(*types, *examples, *out)
+	err := run(*definition, *types, *examples, *out)
 	if err == nil {
 		err = os.WriteFile(*verbs, writeVerbs(cli.Command()), 0o644)
 	}
@@ -40,8 +41,8 @@ func main() {
 	}
 }
 
-func run(types, examples, out string) error {
-	definition, err := crd.Definition()
+func run(file, types, examples, out string) error {
+	definition, err := readDefinition(file)
 	if err != nil {
 		return err
 	}
@@ -57,6 +58,9 @@ func run(types, examples, out string) error {
 		p.unused[path] = true
 	}
 	if p.enums, err = readEnums(types); err != nil {
+		return err
+	}
+	if err := describe(file, p.enums); err != nil {
 		return err
 	}
 	var content bytes.Buffer

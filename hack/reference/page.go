@@ -85,9 +85,9 @@ func (p *page) field(path, name string, s schema, required bool) {
 	}
 }
 
-// text returns a description with one line per paragraph.
+// text returns the comment in a description with one line per paragraph.
 func text(description string) string {
-	paragraphs := strings.Split(description, "\n\n")
+	paragraphs := strings.Split(comment(description), "\n\n")
 	for i, paragraph := range paragraphs {
 		paragraphs[i] = strings.Join(strings.Fields(paragraph), " ")
 	}
