@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
 
 	"github.com/nodegate/nodegate/testcluster"
 	"github.com/nodegate/nodegate/testcluster/command"
@@ -71,7 +72,7 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(stdout, c.Kubeconfig())
-	fmt.Fprintf(stderr, "Use it with:   export KUBECONFIG=%s\n", c.Kubeconfig())
+	fmt.Fprintf(stderr, "Use it with:   export KUBECONFIG=%s\n", quoted(c.Kubeconfig()))
 	if options.Audit {
 		fmt.Fprintf(stderr, "Audit log:     %s\n", c.AuditLog())
 	}
@@ -83,4 +84,14 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	case <-c.Done():
 		return errors.Join(c.Err(), c.Stop())
 	}
+}
+
+// quoted returns the path as a shell reads it.
+func quoted(path string) string {
+	if !strings.ContainsFunc(path, func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("/._-", r)
+	}) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

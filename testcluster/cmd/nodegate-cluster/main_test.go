@@ -42,7 +42,11 @@ func program(arguments ...string) (*exec.Cmd, *bytes.Buffer) {
 
 func TestUpUntilInterrupted(t *testing.T) {
 	clustertest.SkipIfShort(t)
-	t.Setenv("TMPDIR", t.TempDir())
+	dir := filepath.Join(t.TempDir(), "a user's directory")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", dir)
 	up, stderr := program("up", "--components", "kube-scheduler,kube-controller-manager", "--audit")
 	stdout, err := up.StdoutPipe()
 	if err != nil {
@@ -73,8 +77,10 @@ func TestUpUntilInterrupted(t *testing.T) {
 	if err := up.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v; stderr: %s", err, stderr)
 	}
-	if !strings.Contains(stderr.String(), "export KUBECONFIG=") {
-		t.Errorf("stderr does not explain how to use the cluster: %s", stderr)
+	_, export, _ := strings.Cut(stderr.String(), "Use it with:")
+	export, _, _ = strings.Cut(export, "\n")
+	if got, err := exec.Command("sh", "-c", export+"\nprintenv KUBECONFIG").CombinedOutput(); err != nil || string(got) != line {
+		t.Errorf("%q sets KUBECONFIG to %s (%v), want %s", export, got, err, line)
 	}
 	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "*")); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
