@@ -49,11 +49,11 @@ func run(fuzztime time.Duration, parallel int, base, pattern string) error {
 		return err
 	}
 	if base != "" {
-		changed, err := output("git", "diff", "--name-only", "--merge-base", base)
+		files, err := changed(base)
 		if err != nil {
 			return err
 		}
-		packages = affected(packages, strings.Fields(string(changed)))
+		packages = affected(packages, files)
 	}
 	targets, err := targetsOf(packages)
 	if err != nil {
@@ -99,6 +99,15 @@ func list() ([]pkg, error) {
 		}
 		all = append(all, p)
 	}
+}
+
+// changed returns the files that differ from the revision.
+func changed(base string) ([]string, error) {
+	out, err := output("git", "diff", "--name-only", "-z", "--merge-base", base)
+	if err != nil {
+		return nil, err
+	}
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == 0 }), nil
 }
 
 // affected returns the packages that depend on changed files, whose paths are

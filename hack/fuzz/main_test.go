@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,6 +50,38 @@ func TestAffected(t *testing.T) {
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%s: %v, want %s", name, got, c.want)
 		}
+	}
+}
+
+// Every changed file has its own name, also if git would quote it.
+func TestChanged(t *testing.T) {
+	t.Chdir(t.TempDir())
+	git := func(arguments ...string) {
+		t.Helper()
+		identity := []string{"-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgsign=false"}
+		if out, err := exec.Command("git", append(identity, arguments...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %s: %v\n%s", arguments, err, out)
+		}
+	}
+	git("init", "-q")
+	git("commit", "-q", "--allow-empty", "-m", "base")
+	git("branch", "base")
+	want := []string{"core/testdata/two words", "größe.go"}
+	for _, file := range want {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	git("add", ".")
+	git("commit", "-q", "-m", "change")
+	if got, err := changed("base"); err != nil || !slices.Equal(got, want) {
+		t.Errorf("changed: %q, %v; want %q", got, err, want)
+	}
+	if got, err := changed("HEAD"); err != nil || len(got) > 0 {
+		t.Errorf("without a change: %q, %v", got, err)
 	}
 }
 
