@@ -20,18 +20,6 @@ func (d *decoder) meta(message []byte, m *metav1.ObjectMeta) error {
 	c := cursor{rest: message}
 	for c.next() {
 		switch c.number {
-		case 1:
-			m.Name = c.text()
-		case 3:
-			m.Namespace = d.texts.of(c.message())
-		case 5:
-			m.UID = types.UID(c.text())
-		case 6:
-			m.ResourceVersion = c.text()
-		case 8:
-			c.check(m.CreationTimestamp.Unmarshal(c.message()))
-		case 9:
-			c.check(timestamp(c.message(), &m.DeletionTimestamp))
 		case 10:
 			m.DeletionGracePeriodSeconds = new(c.integer())
 		case 11:
@@ -46,9 +34,30 @@ func (d *decoder) meta(message []byte, m *metav1.ObjectMeta) error {
 			if d.options.ManagedFields {
 				c.check(appendOne(&m.ManagedFields, message, 17).Unmarshal(c.message()))
 			}
+		default:
+			d.identity(&c, m)
 		}
 	}
 	return c.err
+}
+
+// identity decodes the current field if it identifies the object, or if it is the time of its
+// creation or deletion.
+func (d *decoder) identity(c *cursor, m *metav1.ObjectMeta) {
+	switch c.number {
+	case 1:
+		m.Name = c.text()
+	case 3:
+		m.Namespace = d.texts.of(c.message())
+	case 5:
+		m.UID = types.UID(c.text())
+	case 6:
+		m.ResourceVersion = c.text()
+	case 8:
+		c.check(m.CreationTimestamp.Unmarshal(c.message()))
+	case 9:
+		c.check(timestamp(c.message(), &m.DeletionTimestamp))
+	}
 }
 
 // list decodes a list, item by item.

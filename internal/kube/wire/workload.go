@@ -5,7 +5,6 @@ package wire
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // workload decodes a pod as Options.Workloads requires.
@@ -28,18 +27,6 @@ func (d *decoder) workloadMeta(message []byte, m *metav1.ObjectMeta) error {
 	c := cursor{rest: message}
 	for c.next() {
 		switch c.number {
-		case 1:
-			m.Name = c.text()
-		case 3:
-			m.Namespace = d.texts.of(c.message())
-		case 5:
-			m.UID = types.UID(c.text())
-		case 6:
-			m.ResourceVersion = c.text()
-		case 8:
-			c.check(m.CreationTimestamp.Unmarshal(c.message()))
-		case 9:
-			c.check(timestamp(c.message(), &m.DeletionTimestamp))
 		case 12:
 			key, value, err := pair(c.message())
 			if c.check(err); string(key) == corev1.MirrorPodAnnotationKey {
@@ -51,6 +38,8 @@ func (d *decoder) workloadMeta(message []byte, m *metav1.ObjectMeta) error {
 			if d.options.Rejections {
 				c.check(appendOne(&m.ManagedFields, message, 17).Unmarshal(c.message()))
 			}
+		default:
+			d.identity(&c, m)
 		}
 	}
 	return c.err
