@@ -87,6 +87,16 @@ func (g *gateEntry) remove(s *compactState) {
 	}
 }
 
+// any reports whether any node has a shape for which is returns true.
+func (g *gateEntry) any(is func(*shape) bool) bool {
+	for _, s := range g.shapes {
+		if is(s) {
+			return true
+		}
+	}
+	return false
+}
+
 // common returns the part of a state that other nodes may have in common.
 func (s *GateState) common() GateState {
 	out := *s

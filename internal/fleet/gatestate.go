@@ -103,12 +103,7 @@ func (l *Ledger) LackingPods(a, b string) (nodes NameList) {
 
 // lacksPods reports whether the gate lacks a pod on any node.
 func (g *gateEntry) lacksPods() bool {
-	for _, s := range g.shapes {
-		if s.GateState.lacksPod() {
-			return true
-		}
-	}
-	return false
+	return g.any(func(s *shape) bool { return s.GateState.lacksPod() })
 }
 
 // lacksPod reports whether a gate lacks a pod on the node.
@@ -148,12 +143,7 @@ func (l *Ledger) Unlisted(known map[string]*v1alpha1.NodeGate) (names NameList) 
 
 // hasUnlisted reports whether any node has a record of the gate while it is not listed.
 func (g *gateEntry) hasUnlisted() bool {
-	for _, s := range g.shapes {
-		if s.GateState.Unlisted {
-			return true
-		}
-	}
-	return false
+	return g.any(func(s *shape) bool { return s.GateState.Unlisted })
 }
 
 // Usage is the number of a gate's nodes in a zone that are closed or being closed under

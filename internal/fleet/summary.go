@@ -96,7 +96,7 @@ func (l *Ledger) sumUp() {
 			continue
 		}
 		g.summary = g.counted()
-		if g.namesNodes() {
+		if g.any(func(s *shape) bool { return s.named }) {
 			namers[g] = &namer{Summary: g.summary}
 		}
 	}
@@ -136,15 +136,6 @@ func (g *gateEntry) counted() *Summary {
 		}
 	}
 	return out
-}
-
-func (g *gateEntry) namesNodes() bool {
-	for _, s := range g.shapes {
-		if s.named {
-			return true
-		}
-	}
-	return false
 }
 
 // namer finds the nodes that a summary names.
