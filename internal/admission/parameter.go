@@ -133,28 +133,38 @@ func Parameter(namespace, source string, entries []Entry) *corev1.PodTemplate {
 	entries = slices.SortedFunc(slices.Values(entries), func(a, b Entry) int {
 		return cmp.Or(cmp.Compare(gate.IDOf(a.Taint).String(), gate.IDOf(b.Taint).String()), cmp.Compare(a.Name, b.Name))
 	})
-	p := &corev1.PodTemplate{
+	p := newParameter(namespace, v1alpha1.BirthParameter, v1alpha1.ParameterLabel)
+	p.Annotations = map[string]string{v1alpha1.ParameterSource: source}
+	for _, e := range entries {
+		p.Template.Spec.SchedulingGates = append(p.Template.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: e.Name})
+		addEntry(p, e.Taint, corev1.NodeSelectorTerm{MatchExpressions: e.Nodes})
+	}
+	return p
+}
+
+// newParameter returns a parameter without entries. The label marks parameters of its policy.
+func newParameter(namespace, name, label string) *corev1.PodTemplate {
+	return &corev1.PodTemplate{
 		ObjectMeta: metav1.ObjectMeta{
-			Name:        v1alpha1.BirthParameter,
-			Namespace:   namespace,
-			Labels:      map[string]string{v1alpha1.ParameterLabel: "true", "app.kubernetes.io/managed-by": "nodegate", noBackup: "true"},
-			Annotations: map[string]string{v1alpha1.ParameterSource: source},
+			Name:      name,
+			Namespace: namespace,
+			Labels:    map[string]string{label: "true", "app.kubernetes.io/managed-by": "nodegate", noBackup: "true"},
 		},
 		Template: placeholder(),
 	}
-	if len(entries) == 0 {
-		return p // nodeSelectorTerms may not be empty
+}
+
+// addEntry adds a taint and a term to a parameter.
+func addEntry(p *corev1.PodTemplate, taint v1alpha1.Taint, term corev1.NodeSelectorTerm) {
+	spec := &p.Template.Spec
+	spec.Tolerations = append(spec.Tolerations, corev1.Toleration{
+		Key: taint.Key, Operator: corev1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect,
+	})
+	if spec.Affinity == nil { // not without entries: nodeSelectorTerms may not be empty
+		spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{}}}
 	}
-	spec, selector := &p.Template.Spec, &corev1.NodeSelector{}
-	spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector}}
-	for _, e := range entries {
-		spec.SchedulingGates = append(spec.SchedulingGates, corev1.PodSchedulingGate{Name: e.Name})
-		spec.Tolerations = append(spec.Tolerations, corev1.Toleration{
-			Key: e.Taint.Key, Operator: corev1.TolerationOpEqual, Value: e.Taint.Value, Effect: e.Taint.Effect,
-		})
-		selector.NodeSelectorTerms = append(selector.NodeSelectorTerms, corev1.NodeSelectorTerm{MatchExpressions: e.Nodes})
-	}
-	return p
+	selector := spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	selector.NodeSelectorTerms = append(selector.NodeSelectorTerms, term)
 }
 
 // termsOf returns the nodeSelectorTerms of a parameter.
@@ -209,10 +219,11 @@ func (e Entry) Equal(other Entry) bool {
 	})
 }
 
-// selector returns the selector of the entry's nodes. An entry that is not valid selects none.
-func (e Entry) selector() labels.Selector {
+// selectorOf returns a selector with these requirements for labels. If one is not valid, it selects
+// nothing.
+func selectorOf(requirements []corev1.NodeSelectorRequirement) labels.Selector {
 	var all []metav1.LabelSelectorRequirement
-	for _, r := range e.Nodes { // the operators have the same names
+	for _, r := range requirements { // the operators have the same names
 		all = append(all, metav1.LabelSelectorRequirement{Key: r.Key, Operator: metav1.LabelSelectorOperator(r.Operator), Values: r.Values})
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: all})

@@ -34,7 +34,7 @@ func Probe(g *v1alpha1.NodeGate, before Entry) (*corev1.Node, bool) {
 	if err != nil {
 		return nil, false
 	}
-	nodeLabels := selectedLabels(selector, before.selector())
+	nodeLabels := selectedLabels(selector, selectorOf(before.Nodes))
 	if !selector.Matches(nodeLabels) || gate.OptOut(nodeLabels, true) != "" {
 		return nil, false
 	}

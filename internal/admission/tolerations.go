@@ -108,18 +108,7 @@ func (e *TolerationEntry) Writable() error {
 
 // Selects reports whether the entry selects a DaemonSet.
 func (e *TolerationEntry) Selects(namespace, name string, set labels.Set) bool {
-	if !slices.Contains(e.Namespaces, namespace) || e.Name != "" && e.Name != name {
-		return false
-	}
-	for _, r := range e.Labels {
-		value, has := set[r.Key]
-		has = has && (len(r.Values) == 0 || slices.Contains(r.Values, value))
-		negative := r.Operator == corev1.NodeSelectorOpNotIn || r.Operator == corev1.NodeSelectorOpDoesNotExist
-		if has == negative {
-			return false
-		}
-	}
-	return true
+	return slices.Contains(e.Namespaces, namespace) && (e.Name == "" || e.Name == name) && selectorOf(e.Labels).Matches(set)
 }
 
 // Tolerated reports whether tolerations tolerate the entry's taint.
@@ -193,28 +182,13 @@ func TolerationsTemplate(namespace string, entries []TolerationEntry) *corev1.Po
 		return cmp.Or(cmp.Compare(gate.IDOf(a.Taint).String(), gate.IDOf(b.Taint).String()), cmp.Compare(a.Gate, b.Gate),
 			slices.Compare(a.Namespaces, b.Namespaces), cmp.Compare(a.Name, b.Name))
 	})
-	p := &corev1.PodTemplate{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      v1alpha1.TolerationsParameter,
-			Namespace: namespace,
-			Labels:    map[string]string{v1alpha1.TolerationsLabel: "true", "app.kubernetes.io/managed-by": "nodegate", noBackup: "true"},
-		},
-		Template: placeholder(),
-	}
-	if len(entries) == 0 {
-		return p // nodeSelectorTerms may not be empty
-	}
-	spec, selector := &p.Template.Spec, &corev1.NodeSelector{}
-	spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: selector}}
+	p := newParameter(namespace, v1alpha1.TolerationsParameter, v1alpha1.TolerationsLabel)
 	for _, e := range entries {
-		spec.Tolerations = append(spec.Tolerations, corev1.Toleration{
-			Key: e.Taint.Key, Operator: corev1.TolerationOpEqual, Value: e.Taint.Value, Effect: e.Taint.Effect,
-		})
 		term := corev1.NodeSelectorTerm{MatchExpressions: e.requirements()}
 		if e.Name != "" {
 			term.MatchFields = []corev1.NodeSelectorRequirement{{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{e.Name}}}
 		}
-		selector.NodeSelectorTerms = append(selector.NodeSelectorTerms, term)
+		addEntry(p, e.Taint, term)
 	}
 	return p
 }
