@@ -24,7 +24,7 @@ var (
 	pageJS string
 
 	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"took": FormatSeconds, "count": thousands, "counted": counted, "share": share, "percent": percent, "shade": shade, "phase": phaseName, "named": named,
+		"took": formatSeconds, "count": thousands, "counted": counted, "share": share, "percent": percent, "shade": shade, "phase": phaseName, "named": cmp.Or[string],
 	}).Parse(pageHTML))
 )
 
@@ -140,11 +140,11 @@ func (v groupsView) Range(s Spread) []portion {
 	}
 }
 
-// FormatSeconds formats a duration that is given in seconds.
-func FormatSeconds(s float64) string {
+// formatSeconds formats a duration that is given in seconds.
+func formatSeconds(s float64) string {
 	switch t := int64(math.Round(s)); {
 	case s < 0:
-		return "-" + FormatSeconds(-s)
+		return "-" + formatSeconds(-s)
 	case s > 0 && s < 10 && s != math.Trunc(s):
 		return fmt.Sprintf("%.1fs", s)
 	case t < 60:
@@ -239,12 +239,4 @@ func number(n any) float64 {
 		return n
 	}
 	return 0
-}
-
-// named returns the name, or otherwise if the name is empty.
-func named(name, otherwise string) string {
-	if name == "" {
-		return otherwise
-	}
-	return name
 }

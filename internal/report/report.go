@@ -165,7 +165,7 @@ func (f *Facts) Trace(all []gate.Facts, pods map[string]*gate.PodList, poolLabel
 		}
 		d := f.Gates.Decide(facts, f.Time)
 		n := Node{History: timeline.Trace(f.Gates.Gates, facts, &d, facts.AllPods, f.Time)}
-		n.Pool, n.Zone = Place(facts.Node.Labels, poolLabel)
+		n.Pool, n.Zone = place(facts.Node.Labels, poolLabel)
 		n.unrecorded, n.closing = unrecorded(f.Gates, &n.History, &d), closing(f.Gates, &facts.Node, &d)
 		f.Nodes = append(f.Nodes, n)
 	}
@@ -270,9 +270,9 @@ var poolLabels = []string{
 	"agentpool",
 }
 
-// Place returns the pool and the zone of a node with these labels. The pool is the value of
+// place returns the pool and the zone of a node with these labels. The pool is the value of
 // poolLabel or, if that is empty, of the labels that provisioners and clouds set.
-func Place(labels map[string]string, poolLabel string) (pool, zone string) {
+func place(labels map[string]string, poolLabel string) (pool, zone string) {
 	keys := poolLabels
 	if poolLabel != "" {
 		keys = []string{poolLabel}

@@ -91,7 +91,7 @@ func closedFor(closed timeline.Moment, now time.Time) string {
 	if closed.At.IsZero() {
 		return ""
 	}
-	elapsed := FormatSeconds(seconds(max(now.Sub(closed.At), 0))) // clocks may differ
+	elapsed := formatSeconds(seconds(max(now.Sub(closed.At), 0))) // clocks may differ
 	if !closed.Known() {
 		return "at least " + elapsed
 	}
@@ -104,7 +104,7 @@ func (v *view) TimeToOpen(n Node) string {
 		return "held " + held(&n, v.Time).For
 	}
 	if took, known := n.Opened.After(n.Created); known {
-		return FormatSeconds(seconds(took))
+		return formatSeconds(seconds(took))
 	}
 	return "–"
 }

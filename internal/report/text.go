@@ -26,7 +26,7 @@ func (r *Report) Text() string {
 	}
 	if s := r.Fleet.Opened; s.Count > 0 {
 		fmt.Fprintf(&b, "Time from creation to opening of %s: 50%% within %s, 90%% within %s, 99%% within %s, 100%% within %s.\n",
-			printer.Count(s.Count, "node"), FormatSeconds(s.P50), FormatSeconds(s.P90), FormatSeconds(s.P99), FormatSeconds(s.Max))
+			printer.Count(s.Count, "node"), formatSeconds(s.P50), formatSeconds(s.P90), formatSeconds(s.P99), formatSeconds(s.Max))
 	}
 	writeGates(&b, r)
 	writeGroups(&b, "POOL", r.Pools)
@@ -82,7 +82,7 @@ func writeNodes(b *strings.Builder, r *Report) {
 			took, known := n.Opened.After(n.Created)
 			after := "-"
 			if known {
-				after = FormatSeconds(seconds(took))
+				after = formatSeconds(seconds(took))
 			}
 			rows.Add(n.Node, "open", after, "-")
 			continue
@@ -126,5 +126,5 @@ func within(s Spread, seconds float64) string {
 	if s.Count == 0 {
 		return "-"
 	}
-	return FormatSeconds(seconds)
+	return formatSeconds(seconds)
 }
