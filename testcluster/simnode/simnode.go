@@ -167,8 +167,8 @@ func podStatus(pod *corev1.Pod, id string, ready bool) corev1.PodStatus {
 		isReady = corev1.ConditionTrue
 	}
 	since := metav1.Now()
-	if ReadyCondition(pod).Status == isReady {
-		since = ReadyCondition(pod).LastTransitionTime
+	if readyCondition(pod).Status == isReady {
+		since = readyCondition(pod).LastTransitionTime
 	}
 	status.Conditions = []corev1.PodCondition{
 		{Type: corev1.PodInitialized, Status: corev1.ConditionTrue, LastTransitionTime: *status.StartTime},
@@ -189,8 +189,8 @@ func podStatus(pod *corev1.Pod, id string, ready bool) corev1.PodStatus {
 	return status
 }
 
-// ReadyCondition returns the pod's condition Ready; it is empty if the pod has none.
-func ReadyCondition(pod *corev1.Pod) corev1.PodCondition {
+// readyCondition returns the pod's condition Ready; it is empty if the pod has none.
+func readyCondition(pod *corev1.Pod) corev1.PodCondition {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodReady {
 			return c

@@ -42,7 +42,7 @@ func TestPodStatus(t *testing.T) {
 		report := func(id string, ready bool) (transition, started metav1.Time) {
 			pod.Status = podStatus(pod, id, ready)
 			_ = await.Pause(t.Context(), time.Minute) // the context does not end
-			return ReadyCondition(pod).LastTransitionTime, pod.Status.ContainerStatuses[0].State.Running.StartedAt
+			return readyCondition(pod).LastTransitionTime, pod.Status.ContainerStatuses[0].State.Running.StartedAt
 		}
 		transition, started := report("1", true)
 		again, same := report("1", true)
