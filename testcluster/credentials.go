@@ -3,10 +3,9 @@
 package testcluster
 
 import (
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 // credentials are all certificates and keys of a cluster. Three authorities
@@ -51,7 +50,8 @@ func loadCredentials(dir string) (*credentials, error) {
 		return nil, err
 	}
 	c.serviceAccountKey = filepath.Join(dir, "service-account.key")
-	return c, createKey(c.serviceAccountKey)
+	_, _, err := keyutil.LoadOrGenerateKeyFile(c.serviceAccountKey)
+	return c, err
 }
 
 // issue creates the certificates that are new for each run.
@@ -86,23 +86,4 @@ func (c *credentials) issue(dir string) error {
 	}
 	c.etcdServing, err = etcdServing.write(dir, "etcd-serving")
 	return err
-}
-
-// createKey creates a private key in a file unless it exists.
-func createKey(file string) error {
-	if _, err := os.Stat(file); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	key, err := newKey()
-	if err != nil {
-		return err
-	}
-	encoded, err := encodeKey(key)
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(file, encoded, 0o600); err != nil {
-		return fmt.Errorf("writing the service account key: %w", err)
-	}
-	return nil
 }

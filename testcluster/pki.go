@@ -7,6 +7,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -17,6 +18,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 // serviceIP is the address of the Service "kubernetes", the first of
@@ -62,18 +66,21 @@ func loadAuthority(dir, name string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &authority{pair: pair{certificate: certificate, key: key}}
-	block, _ := pem.Decode(certificate)
-	if block == nil {
-		return nil, fmt.Errorf("%s has no certificate", certificateFile)
-	}
-	if a.certificate, err = x509.ParseCertificate(block.Bytes); err != nil {
-		return nil, fmt.Errorf("parsing %s: %w", certificateFile, err)
-	}
-	if a.signer, err = parseKey(key); err != nil {
-		return nil, fmt.Errorf("parsing %s: %w", keyFile, err)
+	a, err := pair{certificate: certificate, key: key}.authority()
+	if err != nil {
+		return nil, fmt.Errorf("parsing %s and %s: %w", certificateFile, keyFile, err)
 	}
 	return a, nil
+}
+
+// authority returns the authority with this certificate.
+func (p pair) authority() (*authority, error) {
+	parsed, err := tls.X509KeyPair(p.certificate, p.key)
+	if err != nil {
+		return nil, err
+	}
+	signer, _ := parsed.PrivateKey.(crypto.Signer) // as all keys of certificates are
+	return &authority{pair: p, certificate: parsed.Leaf, signer: signer}, nil
 }
 
 func newAuthority(dir, name string) (*authority, error) {
@@ -92,11 +99,7 @@ func newAuthority(dir, name string) (*authority, error) {
 	if _, err := signed.write(dir, name); err != nil {
 		return nil, err
 	}
-	certificate, err := x509.ParseCertificate(mustDecode(signed.certificate))
-	if err != nil {
-		return nil, err
-	}
-	return &authority{pair: signed, certificate: certificate, signer: signer}, nil
+	return signed.authority()
 }
 
 // client issues a certificate that authenticates a user.
@@ -152,36 +155,14 @@ func sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey, parentKey c
 	if err != nil {
 		return pair{}, fmt.Errorf("signing a certificate: %w", err)
 	}
-	encoded, err := encodeKey(key)
+	encoded, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
-		return pair{}, err
+		return pair{}, fmt.Errorf("encoding a key: %w", err)
 	}
 	return pair{
-		certificate: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
+		certificate: pem.EncodeToMemory(&pem.Block{Type: certutil.CertificateBlockType, Bytes: certificate}),
 		key:         encoded,
 	}, nil
-}
-
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	encoded, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encoding a key: %w", err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}), nil
-}
-
-func parseKey(key []byte) (crypto.Signer, error) {
-	block, _ := pem.Decode(key)
-	if block == nil {
-		return nil, errors.New("no key")
-	}
-	return x509.ParseECPrivateKey(block.Bytes)
-}
-
-// mustDecode returns the contents of PEM that this package encoded.
-func mustDecode(encoded []byte) []byte {
-	block, _ := pem.Decode(encoded)
-	return block.Bytes
 }
 
 // write writes name.crt and name.key into dir and returns their paths.
