@@ -25,8 +25,6 @@ type part struct {
 	except   []string // of the patterns
 	race     bool
 	short    bool
-	// needs is the Makefile's target that builds the components that it needs, or empty.
-	needs string
 	// starts are packages of programs that the tests build and start.
 	starts []components.Source
 }
@@ -50,25 +48,25 @@ var parts = []part{
 	},
 	{
 		name: "cluster", what: "packages with tests on a control plane, except charts and e2e", takes: "5 min",
-		dirs: []string{"."}, race: true, needs: "components", starts: []components.Source{programs},
+		dirs: []string{"."}, race: true, starts: []components.Source{programs},
 		packages: []string{"./testcluster", "./testcluster/cmd/nodegate-cluster", "./cmd/nodegate", "./demo", "./internal/admission", "./internal/crd", "./internal/hold/agent", "./internal/kube/boundpods", "./internal/kube/feed", "./internal/kube/read", "./internal/kube/write"},
 	},
 	{
 		name: "charts", what: "the Helm chart and deploy/, rendered and installed", takes: "4 min",
-		dirs: []string{"."}, race: true, needs: "components", packages: []string{"./charts"},
+		dirs: []string{"."}, race: true, packages: []string{"./charts"},
 		starts: []components.Source{helm, programs},
 	},
 	{
 		name: "e2e", what: "nodegate as a whole, on control planes of two versions", takes: "12 min",
-		dirs: []string{"."}, race: true, needs: "components", packages: []string{"./e2e", "./e2e/judge/scenario", "./e2e/judge/mutants", "./e2e/torture"}, starts: []components.Source{programs},
+		dirs: []string{"."}, race: true, packages: []string{"./e2e", "./e2e/judge/scenario", "./e2e/judge/mutants", "./e2e/torture"}, starts: []components.Source{programs},
 	},
 	{
 		name: "node", what: "nodegate with a real kubelet and containerd, as root on Linux", takes: "5 min",
-		dirs: []string{"."}, needs: "node-components", packages: []string{"./testcluster/machine", "./e2e/node"}, starts: []components.Source{programs},
+		dirs: []string{"."}, packages: []string{"./testcluster/machine", "./e2e/node"}, starts: []components.Source{programs},
 	},
 	{
 		name: "neighbours", what: "nodegate beside other controllers that use taints", takes: "9 min",
-		dirs: []string{"."}, needs: "neighbour-components", packages: []string{"./e2e/neighbours"}, starts: []components.Source{programs},
+		dirs: []string{"."}, packages: []string{"./e2e/neighbours"}, starts: []components.Source{programs},
 	},
 	{
 		name: "tools", what: "programs in modules of their own, under hack/tools", takes: "1 min",
