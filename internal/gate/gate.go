@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -163,12 +164,7 @@ func (g *Gate) recloses() bool { return !g.CloseWhen && g.Reclose != v1alpha1.Re
 // ProvesBoot reports whether one of the gate's signals can distinguish the node's
 // current boot from an earlier one.
 func (g *Gate) ProvesBoot() bool {
-	for _, s := range g.Signals {
-		if s.ProvesBoot() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.Signals, NamedSignal.ProvesBoot)
 }
 
 // Needs returns what must be observed for the gate.

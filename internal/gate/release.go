@@ -74,6 +74,8 @@ func Release(n *Node, named func(gate string) bool) Released {
 	}
 	out.withdraw(n, named)
 	out.unpublish(n, named)
+	slices.Sort(out.Gates)
+	out.Gates = slices.Compact(out.Gates)
 	out.Changes = len(out.Gates) > 0
 	return out
 }
@@ -93,8 +95,6 @@ func (r *Released) withdraw(n *Node, named func(string) bool) {
 		put(&r.Withdrawn, name, "")
 		r.Gates = append(r.Gates, name)
 	}
-	slices.Sort(r.Gates)
-	r.Gates = slices.Compact(r.Gates)
 }
 
 // unpublish removes the conditions of the named gates. Otherwise, a remediation controller
@@ -106,6 +106,4 @@ func (r *Released) unpublish(n *Node, named func(string) bool) {
 			r.Gates = append(r.Gates, name)
 		}
 	}
-	slices.Sort(r.Gates)
-	r.Gates = slices.Compact(r.Gates)
 }
