@@ -53,6 +53,8 @@ func (r stateModel) summary(gateName string) *Summary {
 		Denied:        named(func(s *GateState) bool { return s.Denied != "" }),
 		Failing:       named(func(s *GateState) bool { return s.Failed != "" }),
 		FailingLong:   named(func(s *GateState) bool { return s.FailedLong }),
+		Published:     named(func(s *GateState) bool { return s.Published }),
+		Unpublished:   named(func(s *GateState) bool { return s.ConditionQueued }),
 		nonMembers:    map[v1alpha1.NonMemberReason]*NameList{},
 		Contradicting: named(func(s *GateState) bool { return s.Ring != "" }),
 		Undecided:     named(func(s *GateState) bool { return s.undecided != "" }),
@@ -105,7 +107,10 @@ func (r stateModel) summary(gateName string) *Summary {
 // nodes have equal states.
 func drawState(t *rapid.T, gateName string) GateState {
 	flag := func(name string) bool { return rapid.IntRange(0, 4).Draw(t, name) == 0 }
-	text := func(name string, of ...string) string { return rapid.SampledFrom(append(of, "", "")).Draw(t, name) }
+	// Mostly empty, so that some states have only one reason to be named.
+	text := func(name string, of ...string) string {
+		return rapid.SampledFrom(append(of, make([]string, 6)...)).Draw(t, name)
+	}
 	s := GateState{
 		Gate: gateName, Selected: !flag("deselected"), Zone: text("zone", "a", "b"), Signal: text("signal", "agent", "network"),
 		State:     rapid.SampledFrom([]string{"", v1alpha1.StateOpen, v1alpha1.StateClosed, v1alpha1.StateClosed}).Draw(t, "state"),
@@ -119,6 +124,8 @@ func drawState(t *rapid.T, gateName string) GateState {
 	if s.Failed = text("failed", "failure 1", "failure 2"); s.Failed != "" {
 		s.FailedLong = flag("failed for long")
 	}
+	s.Published = flag("published")
+	s.ConditionQueued = s.State == v1alpha1.StateClosed && flag("condition queued") // only closed gates publish conditions
 	if flag("no pod") {
 		s.Reading.Reason = v1alpha1.ReadingPodMissing
 	}
