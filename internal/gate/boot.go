@@ -85,11 +85,7 @@ func (d *decider) rebootedUnobserved(s *slot) v1alpha1.Reason {
 	d.evaluate(s, r)
 	switch {
 	case s.signals == NotYet && !evicts:
-		if !d.Granted[g.Name] {
-			s.verdict.Wants = WantBudget
-			return ""
-		}
-		return v1alpha1.ReasonRebootedUnobserved
+		return d.closesUnderBudget(s, d.now, v1alpha1.ReasonRebootedUnobserved)
 	case s.signals == Holds, evicts:
 		if proven, recheck := provenBy(&d.Node, Latest(d.bootSeen(), d.ReadySince), d.podsAt(), d.now); !proven {
 			d.recheckAt(recheck)
