@@ -177,7 +177,8 @@ func TestGroupsOutdated(t *testing.T) {
 
 // After any events, lost, doubled and in any order, the groups are those of the last state
 // that was stored for each node. A group's nodes are affected exactly when it becomes
-// complete or incomplete, and a node that waits when it joins a complete group.
+// complete or incomplete, and a node that waits when it joins a complete group. Nothing is kept
+// of forgotten nodes.
 func TestGroupsProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l, of := NewGroups(), rapid.SampledFrom([]*gate.Together{ofThree, ofAll}).Draw(t, "gate")
@@ -260,6 +261,12 @@ func TestGroupsProperty(t *testing.T) {
 			if sorted(affected) != sorted(want) {
 				t.Fatalf("affected %q, want %q; nodes %v", affected, want, maps.Collect(maps.All(nodes)))
 			}
+		}
+		for n := range nodes {
+			l.Forget(n, func(string) *gate.Together { return of })
+		}
+		if g := l.gates["g"]; g != nil && len(g.names)+len(g.groups) > 0 {
+			t.Errorf("entries of forgotten nodes remain: %+v", g)
 		}
 	})
 }
