@@ -16,8 +16,9 @@ import (
 )
 
 // ReadAudit calls each for every completed request in an audit log, in the order of
-// the log. It ignores an incomplete last line, because the API server may still be
-// writing it. It stops at the first error that each returns.
+// the log. A request during which the API server panicked is completed, with status 500. It
+// ignores an incomplete last line, because the API server may still be writing it. It stops at
+// the first error that each returns.
 func ReadAudit(log io.Reader, each func(*auditv1.Event) error) error {
 	reader := bufio.NewReader(log)
 	for number := 1; ; number++ {
@@ -30,7 +31,7 @@ func ReadAudit(log io.Reader, each func(*auditv1.Event) error) error {
 		}
 		var event auditv1.Event
 		err = json.Unmarshal(line, &event)
-		if err == nil && event.Stage == auditv1.StageResponseComplete {
+		if err == nil && (event.Stage == auditv1.StageResponseComplete || event.Stage == auditv1.StagePanic) {
 			err = each(&event)
 		}
 		if err != nil {

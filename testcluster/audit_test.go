@@ -5,6 +5,7 @@ package testcluster
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -38,5 +39,22 @@ func TestAuditLength(t *testing.T) {
 		if err := ReadAuditFile(path, length, func(*auditv1.Event) error { read++; return nil }); err != nil || read != 1 {
 			t.Errorf("%s: %d lines, %v", name, read, err)
 		}
+	}
+}
+
+// A request is completed when it has been answered, or when the API server has panicked.
+func TestReadAuditReadsCompletedRequests(t *testing.T) {
+	var read []auditv1.Stage
+	log := strings.NewReader(`{"stage":"RequestReceived"}
+{"stage":"ResponseStarted"}
+{"stage":"ResponseComplete"}
+{"stage":"Panic"}
+`)
+	err := ReadAudit(log, func(event *auditv1.Event) error {
+		read = append(read, event.Stage)
+		return nil
+	})
+	if want := []auditv1.Stage{auditv1.StageResponseComplete, auditv1.StagePanic}; err != nil || !slices.Equal(read, want) {
+		t.Errorf("read %v, %v; want %v", read, err, want)
 	}
 }
