@@ -144,9 +144,9 @@ func (l evaluator) notReady(pod *corev1.Pod, wait time.Duration) string {
 		case l.now.Before(proven):
 			return "is known only from before the current boot or Node"
 		}
-		since = later(since, proven)
+		since = revisions.Later(since, proven)
 	}
-	if wait > 0 && l.now.Before(later(since, pod.CreationTimestamp.Time).Add(wait)) {
+	if wait > 0 && l.now.Before(revisions.Later(since, pod.CreationTimestamp.Time).Add(wait)) {
 		return "has not been ready for long enough"
 	}
 	return ""
@@ -168,7 +168,7 @@ func (l evaluator) stale(pod *corev1.Pod) (from time.Time, stale bool) {
 	default:
 		return time.Time{}, false
 	}
-	return later(from, l.boots.readySince(l.Revision)), true
+	return revisions.Later(from, l.boots.readySince(l.Revision)), true
 }
 
 // readySince returns the earliest time at which the node can have become Ready, if it
@@ -224,18 +224,4 @@ func (l evaluator) markedAt(pod *corev1.Pod, key string) int64 {
 func (l evaluator) createdAt(node *corev1.Node) int64 {
 	v, _ := l.At(revisions.ID{Kind: revisions.KindNode, Name: node.Name}, l.Revision)
 	return v.Created
-}
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }

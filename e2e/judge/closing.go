@@ -99,10 +99,10 @@ func (t *trial) unfounded(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, 
 	case v1alpha1.ReasonBirth, v1alpha1.ReasonAdopted:
 		return t.unfoundedAdmission(c, m, ng, before, reason)
 	case v1alpha1.ReasonOverridden:
-		o, inForce := overrideOf(node, ng.Name, t.Earliest(c.revision))
+		o, inForce := facts.OverrideOf(node, ng.Name, t.Earliest(c.revision))
 		return unless(inForce && o.State == v1alpha1.StateClosed, "no override requests it")
 	case v1alpha1.ReasonOverrideEnded:
-		o, inForce := overrideOf(node, ng.Name, t.Latest(c.revision))
+		o, inForce := facts.OverrideOf(node, ng.Name, t.Latest(c.revision))
 		if inForce && o.State == v1alpha1.StateOpen {
 			return "an override keeps the gate open"
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/e2e/judge/facts"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // completed returns the reading of a signal about pods that run once. It reads every version
@@ -87,7 +88,7 @@ func (l evaluator) endOf(pod *corev1.Pod) time.Time {
 	var ended time.Time
 	for i := range pod.Status.ContainerStatuses {
 		if t := pod.Status.ContainerStatuses[i].State.Terminated; t != nil {
-			ended = later(ended, t.FinishedAt.Time)
+			ended = revisions.Later(ended, t.FinishedAt.Time)
 		}
 	}
 	if ended.Before(pod.CreationTimestamp.Time) || ended.After(l.now) {

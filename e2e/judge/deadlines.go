@@ -96,51 +96,10 @@ func (t *trial) ranFor(c *change, gate string, before record) time.Duration {
 		since = c.before.CreationTimestamp.Time
 	}
 	if facts.Blocked(c.before) == "" { // otherwise, nodegate may not have adopted the boot yet
-		since = later(since, t.bootsOf(c.name).current(c.before).since)
+		since = revisions.Later(since, t.bootsOf(c.name).current(c.before).since)
 	}
-	stopped := max(time.Duration(before.SilentFor)*time.Second, t.silence(c, gate, since))
+	stopped := max(time.Duration(before.SilentFor)*time.Second, t.outages().Certain(c.before, since, c.revision, func(from time.Time) bool { return t.keptClock(c, gate, from) }))
 	return t.Latest(c.revision).Sub(since) - stopped
-}
-
-// silence returns for how long, since a time, the node was certainly unreachable while nodegate
-// observed that, and the clock of the gate's deadline could stop. nodegate takes the times from
-// the Ready condition.
-func (t *trial) silence(c *change, gate string, since time.Time) (total time.Duration) {
-	var from time.Time
-	add := func(to time.Time) {
-		if from = later(from, since); t.isAwake(from.Add(t.Lag), to) && t.keptClock(c, gate, from) {
-			total += to.Sub(from)
-		}
-		from = time.Time{}
-	}
-	for _, v := range t.VersionsOf(revisions.ID{Kind: revisions.KindNode, Name: c.name}) {
-		node, _ := v.Object.(*corev1.Node)
-		if v.Revision >= c.revision || node == nil || node.UID != c.before.UID {
-			continue
-		}
-		switch changed := facts.ReadyChanged(node); {
-		case facts.IsUnreachable(node) && from.IsZero():
-			from = later(t.Latest(v.Revision), changed)
-		case !facts.IsUnreachable(node) && !from.IsZero():
-			add(earlier(t.Earliest(v.Revision), changed))
-		}
-	}
-	if !from.IsZero() {
-		add(t.Earliest(c.revision))
-	}
-	return total
-}
-
-// isAwake reports whether nodegate wrote a Node between two times.
-func (t *trial) isAwake(from, to time.Time) bool {
-	for _, v := range t.Nodes() {
-		for _, w := range t.Writes(v.Revision) {
-			if w.User == t.Controller && !w.Received.Before(from) && !w.Received.After(to) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // keptClock reports whether the gate had a deadline, and was neither paused nor in dry run, from a
@@ -235,7 +194,7 @@ func (t *trial) judgeFinalDeadline(node *corev1.Node, ng *v1alpha1.NodeGate, r r
 	if d == nil || d.ReadySeconds == nil || r.Override != "" || facts.Blocked(node) != "" {
 		return
 	}
-	since := later(later(r.Since, t.bootsOf(node.Name).current(node).since), node.CreationTimestamp.Time)
+	since := revisions.Later(revisions.Later(r.Since, t.bootsOf(node.Name).current(node).since), node.CreationTimestamp.Time)
 	due := since.Add(time.Duration(int64(*d.ReadySeconds)+r.SilentFor) * time.Second)
 	if wait := t.Quiet + heartbeatSkew; t.End.Before(due.Add(wait)) || !t.couldOpen(node, ng, wait) {
 		return

@@ -3,7 +3,6 @@
 package judge
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -43,7 +42,7 @@ func (t *trial) judgeForeign(c *change) {
 
 // judgeFields judges nodegate's changes of fields other than taints and conditions.
 func (t *trial) judgeFields(c *change) {
-	for _, path := range differences(c.before, c.after) {
+	for _, path := range facts.Differences(c.before, c.after) {
 		if !t.mayChange(c, path) {
 			t.violation(RuleForeign, c, "", "nodegate changes "+strings.Join(path, "."), "nodegate does not own it")
 		}
@@ -67,7 +66,7 @@ func (t *trial) mayChange(c *change, path []string) bool {
 	case strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix):
 		return true
 	case strings.HasPrefix(key, v1alpha1.OverrideAnnotationPrefix):
-		_, inForce := overrideOf(c.before, strings.TrimPrefix(key, v1alpha1.OverrideAnnotationPrefix), t.Latest(c.revision).Add(time.Second))
+		_, inForce := facts.OverrideOf(c.before, strings.TrimPrefix(key, v1alpha1.OverrideAnnotationPrefix), t.Latest(c.revision).Add(time.Second))
 		return !remains && !inForce // clocks differ
 	}
 	return remains && isDigits(value) && slices.ContainsFunc(t.window(c), func(m revisions.Moment) bool {
@@ -220,44 +219,4 @@ func union(a, b map[string]string) map[string]string {
 	}
 	maps.Copy(all, b)
 	return all
-}
-
-// differences returns the JSON paths of all fields in which two objects differ. A
-// list counts as one field.
-func differences(a, b any) [][]string {
-	return diff(nil, plain(a), plain(b))
-}
-
-func plain(object any) any {
-	raw, err := json.Marshal(object)
-	if err != nil {
-		panic(fmt.Sprintf("judge: encoding an object that was decoded: %v", err))
-	}
-	var out any
-	if err := json.Unmarshal(raw, &out); err != nil {
-		panic(fmt.Sprintf("judge: decoding an object that was encoded: %v", err))
-	}
-	return out
-}
-
-func diff(path []string, a, b any) [][]string {
-	x, isMap := a.(map[string]any)
-	y, isMapToo := b.(map[string]any)
-	if !isMap && a != nil || !isMapToo && b != nil || a == nil && b == nil {
-		if reflect.DeepEqual(a, b) {
-			return nil
-		}
-		return [][]string{path}
-	}
-	keys := make(map[string]bool)
-	for _, m := range []map[string]any{x, y} {
-		for key := range m {
-			keys[key] = true
-		}
-	}
-	var paths [][]string
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		paths = append(paths, diff(append(slices.Clone(path), key), x[key], y[key])...)
-	}
-	return paths
 }

@@ -57,7 +57,7 @@ func neededIn(ng *v1alpha1.NodeGate, nodes []*corev1.Node) int {
 // is not certain.
 func (t *trial) fitness(m revisions.Moment, ng *v1alpha1.NodeGate, node *corev1.Node, now time.Time) reading {
 	r, recorded := recordOf(node, ng.Name)
-	o, inForce := overrideOf(node, ng.Name, now) // a record does not name an override to its own state
+	o, inForce := facts.OverrideOf(node, ng.Name, now) // a record does not name an override to its own state
 	switch {
 	case r.Override == v1alpha1.StateClosed, inForce && o.State == v1alpha1.StateClosed:
 		return notYet
@@ -158,7 +158,7 @@ func (t *trial) certainlyComplete(c *change, m revisions.Moment, ng *v1alpha1.No
 	node := m.Node(c.name)
 	name, others := groupOf(m, ng, node)
 	_, certain := t.fitIn(c, ng, others)
-	if o, inForce := overrideOf(node, ng.Name, t.Earliest(c.revision)); !inForce || o.State != v1alpha1.StateClosed {
+	if o, inForce := facts.OverrideOf(node, ng.Name, t.Earliest(c.revision)); !inForce || o.State != v1alpha1.StateClosed {
 		certain++ // the node itself
 	}
 	if needed := neededIn(ng, append(others, node)); name != "" && (needed == 0 || certain < needed) {

@@ -156,6 +156,7 @@ func (t *trial) judgeRecord(c *change, gate string, before, after record, record
 	t.judgeRecordedTaint(c, gate, before, after)
 	t.judgeRecordedBoot(c, gate, before, after)
 	t.judgeOverdue(c, gate, before, after)
+	t.judgeSilence(c, gate, before, after)
 	t.judgeLostRecord(c, gate, before, recorded)
 }
 

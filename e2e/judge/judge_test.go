@@ -695,6 +695,8 @@ var outside = map[string]bool{
 	"a node is created just after the gate":           true,
 	"a node is created without the policy":            true,
 	"a node is created that the gate does not select": true,
+
+	"the gate was paused meanwhile, so the record is believed": true,
 }
 
 // twoOpen creates nodes a and b, on which the gate is open because of their label.
@@ -706,7 +708,7 @@ func (s *builder) twoOpen() *builder {
 }
 
 func TestHistories(t *testing.T) {
-	for _, test := range slices.Concat(histories, groupHistories, taintHistories, overrideHistories, zoneHistories, existingHistories, deadlineHistories, stampHistories, memberHistories, recordHistories, outOfServiceHistories, soakHistories, refusalHistories) {
+	for _, test := range slices.Concat(histories, groupHistories, taintHistories, overrideHistories, zoneHistories, existingHistories, deadlineHistories, stampHistories, memberHistories, recordHistories, outOfServiceHistories, soakHistories, refusalHistories, silenceHistories) {
 		t.Run(string(test.rule)+"/"+test.name, func(t *testing.T) {
 			s := newBuilder(t)
 			test.build(s)

@@ -119,7 +119,7 @@ func (t *trial) unjustified(c *change, gate string, before record, reason v1alph
 // unjustifiedByOverride returns why no override opens the gate, or does so by its end, or "".
 func (t *trial) unjustifiedByOverride(c *change, gate string, before record, reason v1alpha1.Reason) string {
 	if reason == v1alpha1.ReasonOverridden {
-		if o, inForce := overrideOf(c.before, gate, t.Earliest(c.revision)); !inForce || o.State != v1alpha1.StateOpen {
+		if o, inForce := facts.OverrideOf(c.before, gate, t.Earliest(c.revision)); !inForce || o.State != v1alpha1.StateOpen {
 			return "no override requests it"
 		}
 		return ""
@@ -127,7 +127,7 @@ func (t *trial) unjustifiedByOverride(c *change, gate string, before record, rea
 	if before.Override != v1alpha1.StateClosed {
 		return "no override kept the gate closed"
 	}
-	if o, inForce := overrideOf(c.before, gate, t.Latest(c.revision)); inForce && o.State == v1alpha1.StateClosed {
+	if o, inForce := facts.OverrideOf(c.before, gate, t.Latest(c.revision)); inForce && o.State == v1alpha1.StateClosed {
 		return "an override keeps the gate closed"
 	}
 	return ""

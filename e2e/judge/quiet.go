@@ -80,7 +80,7 @@ func (t *trial) judgeFinal(node *corev1.Node, ng *v1alpha1.NodeGate) {
 		t.notJudged(RuleQuiet, why)
 		return
 	}
-	o, inForce := overrideOf(node, ng.Name, t.End)
+	o, inForce := facts.OverrideOf(node, ng.Name, t.End)
 	switch {
 	case !member || !ng.Spec.Enforces():
 		if recorded && !t.leaving(node, ng) {

@@ -9,10 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -27,14 +25,6 @@ type record struct {
 	Override  string          `json:"override"`
 	Overdue   bool            `json:"overdue"`
 	SilentFor int64           `json:"silentSeconds"`
-}
-
-// override is the value of the annotation override.nodegate.dev/<gate>.
-type override struct {
-	State  string    `json:"state"`
-	Until  time.Time `json:"until"`
-	Reason string    `json:"reason"`
-	UID    types.UID `json:"uid"`
 }
 
 // recordOf returns a gate's record on a node. For a record that cannot be decoded, it
@@ -112,24 +102,6 @@ func (r record) taint() v1alpha1.Taint {
 	key, value, _ := strings.Cut(body, "=")
 	return v1alpha1.Taint{Key: key, Value: value, Effect: corev1.TaintEffect(effect)}
 }
-
-// overrideOf returns the override of a gate on a node, and whether it is in force at
-// a time.
-func overrideOf(node *corev1.Node, gate string, now time.Time) (o override, inForce bool) {
-	raw, found := node.Annotations[v1alpha1.OverrideAnnotationPrefix+gate]
-	in := json.NewDecoder(strings.NewReader(raw))
-	in.DisallowUnknownFields()
-	if !found || in.Decode(&o) != nil {
-		return override{}, false
-	}
-	reason := utf8.RuneCountInString(o.Reason)
-	valid := o.UID == node.UID && reason >= 1 && reason <= 256 && o.Until.Sub(now) <= overrideMax
-	return o, valid && now.Before(o.Until)
-}
-
-// overrideMax is how far ahead an override may end: seven days, and five minutes for clocks that
-// differ. nodegate ignores others.
-const overrideMax = 7*24*time.Hour + 5*time.Minute
 
 // judgeRecordedTime judges the time at which, according to its record, a gate closed (S4): it is
 // the time of the write that closes it, and no other write changes it unless it was in the future.
