@@ -148,10 +148,11 @@ var mayImport = map[string][]string{
 	"internal/testbed": {"api/v1alpha1", "testcluster"},
 
 	// The judge of a run shares no code with what it judges.
-	"e2e/judge":                      {"api/v1alpha1", "e2e/judge/facts", "e2e/judge/outages", "e2e/judge/revisions"},
+	"e2e/judge":                      {"api/v1alpha1", "e2e/judge/facts", "e2e/judge/outages", "e2e/judge/rejections", "e2e/judge/revisions"},
 	"e2e/judge/facts":                {"api/v1alpha1", "presets"},
 	"e2e/judge/revisions":            {"api/v1alpha1"},
 	"e2e/judge/outages":              {"e2e/judge/facts", "e2e/judge/revisions"},
+	"e2e/judge/rejections":           {"api/v1alpha1", "e2e/judge/facts", "e2e/judge/revisions"},
 	"e2e/judge/recording":            {"api/v1alpha1", "e2e/judge/revisions", "testcluster"},
 	"e2e/judge/cmd/nodegate-judge":   {"e2e/judge", "e2e/judge/recording", "e2e/judge/revisions", "testcluster/command"},
 	"e2e/judge/cmd/nodegate-mutants": {"e2e/judge/mutants", "e2e/judge/scenario", "internal/testbed", "testcluster"},

@@ -41,6 +41,7 @@ type builder struct {
 	revision int64
 	versions []revisions.Version
 	writes   []revisions.Write
+	requests []revisions.Request
 	current  map[revisions.ID]metav1.Object
 	created  map[revisions.ID]int64
 }
@@ -376,6 +377,7 @@ func (s *builder) judged() *Verdict {
 
 func (s *builder) judgedNow() *Verdict {
 	h := revisions.New(1, s.revision, s.now, slices.Clone(s.versions), s.writes)
+	h.Requests = s.requests
 	return Judge(h, Config{Controller: nodegate, Lag: DefaultLag, Quiet: DefaultQuiet, Operators: []string{admin}})
 }
 

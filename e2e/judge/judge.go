@@ -53,6 +53,7 @@ func Judge(h *revisions.History, c Config) *Verdict {
 		}
 		before[v.Name] = node
 	}
+	t.judgeRequests()
 	t.judgeQuiet()
 	t.verdict.sort()
 	return t.verdict
@@ -100,6 +101,7 @@ func (t *trial) judgeWrite(v revisions.Version, before, after *corev1.Node) {
 		t.judgeBirth(c)
 	}
 	t.judgeForeign(c)
+	t.judgeFinalizers(c)
 	t.noteForeignTaints(c)
 	t.noteLeftTaints(c)
 	if c.own && c.before != nil {

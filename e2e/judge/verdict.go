@@ -29,19 +29,28 @@ const (
 	// RuleClosing requires that gates close for the reason that they record, and within
 	// budget.
 	RuleClosing Rule = "S4"
+	// RuleNodes requires that nodegate stops no node from registering, reporting or being
+	// deleted.
+	RuleNodes Rule = "S5"
+	// RuleLockout requires that nodegate's policies do not reject nodegate's own requests.
+	RuleLockout Rule = "S6"
 	// RuleQuiet requires that, after a quiet period, every node is in the state that
 	// its gates require.
 	RuleQuiet Rule = "L"
 )
 
 // Rules returns all rules, in the order of the verdict.
-func Rules() []Rule { return []Rule{RuleOpening, RuleForeign, RuleBirth, RuleClosing, RuleQuiet} }
+func Rules() []Rule {
+	return []Rule{RuleOpening, RuleForeign, RuleBirth, RuleClosing, RuleNodes, RuleLockout, RuleQuiet}
+}
 
 var titles = map[Rule]string{
 	RuleOpening: "no gate opens against the newest committed facts",
 	RuleForeign: "only their owners change taints, labels, annotations and fields of nodes",
 	RuleBirth:   "no node is ever visible ungated",
 	RuleClosing: "gates close for the reason that they record, and within budget",
+	RuleNodes:   "nodegate stops no node from registering, reporting or being deleted",
+	RuleLockout: "nodegate's policies do not reject nodegate's own requests",
 	RuleQuiet:   "after a quiet period, every node is in the state that its gates require",
 }
 
@@ -60,15 +69,18 @@ type Violation struct {
 
 // String returns the violation as a single line.
 func (v Violation) String() string {
-	where := "node " + v.Node
+	where := ""
+	if v.Node != "" {
+		where = "node " + v.Node + ", "
+	}
 	if v.Gate != "" {
-		where += ", gate " + v.Gate
+		where += "gate " + v.Gate + ", "
 	}
 	who := ""
 	if v.Who != "" {
 		who = " by " + v.Who
 	}
-	return fmt.Sprintf("%s: %s, revision %d, %s%s: %s: %s", v.Rule, where, v.Revision, v.At.UTC().Format("15:04:05.000"), who, v.What, v.Why)
+	return fmt.Sprintf("%s: %srevision %d, %s%s: %s: %s", v.Rule, where, v.Revision, v.At.UTC().Format("15:04:05.000"), who, v.What, v.Why)
 }
 
 // Verdict is the result of judging a run.

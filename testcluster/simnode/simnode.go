@@ -12,7 +12,9 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -73,6 +75,22 @@ func (n *Node) ReportShutdown(ctx context.Context) error {
 	conditions := n.conditions(Conditions{corev1.NodeReady: corev1.ConditionFalse})
 	conditions[0].Reason, conditions[0].Message = "KubeletNotReady", "node is shutting down"
 	return n.report(ctx, conditions)
+}
+
+// Renew renews the node's Lease, and creates it if it does not exist.
+func (n *Node) Renew(ctx context.Context) error {
+	leases, now := n.kubelet.CoordinationV1().Leases(corev1.NamespaceNodeLease), metav1.NowMicro()
+	body, err := json.Marshal(map[string]any{"spec": map[string]any{"renewTime": now}})
+	if err != nil {
+		return fmt.Errorf("encoding the Lease of node %s: %w", n.Name, err)
+	}
+	_, err = leases.Patch(ctx, n.Name, types.MergePatchType, body, metav1.PatchOptions{})
+	if apierrors.IsNotFound(err) {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
+		lease.Spec.HolderIdentity, lease.Spec.RenewTime = &n.Name, &now
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	}
+	return err
 }
 
 func (n *Node) report(ctx context.Context, conditions []corev1.NodeCondition) error {

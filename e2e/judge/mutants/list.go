@@ -455,6 +455,30 @@ var All = []Mutant{
 		Breaks: judge.RuleForeign, Plays: []string{"lives"},
 	},
 
+	// What nodes and nodegate need.
+	{
+		Name: "heartbeats count as changes of records",
+		Edits: []Edit{{"internal/admission/guards.yaml",
+			"object.?metadata.?annotations.orValue({}) != oldObject.?metadata.?annotations.orValue({}) && (",
+			"object.?metadata.?annotations.orValue({}) == oldObject.?metadata.?annotations.orValue({}) || ("}},
+		Breaks: judge.RuleNodes, Plays: []string{"at work"},
+	},
+	{
+		Name:   "annotations of kubelets count as records",
+		Edits:  []Edit{{"internal/admission/guards.yaml", "name.startsWith('gate.nodegate.dev/') || name.startsWith('override.nodegate.dev/'), value.substring(0)) !=", "name.startsWith(''), value.substring(0)) !="}},
+		Breaks: judge.RuleNodes, Plays: []string{"at work"},
+	},
+	{
+		Name:   "a taint with which a kubelet registers is added again",
+		Edits:  []Edit{{"internal/admission/birth.yaml", "!(variables.ids[i] in variables.present) &&\n            (n == 0", "(n == 0"}},
+		Breaks: judge.RuleNodes, Plays: []string{"at work"},
+	},
+	{
+		Name:   "patches that do not test the taint at its index are rejected",
+		Edits:  []Edit{{"internal/kube/write/patch.go", "ops = append(ops, testTaint(path, t)...)", ""}},
+		Breaks: judge.RuleLockout, Plays: []string{"race: taints"},
+	},
+
 	// The final state.
 	{
 		Name:   "taints removed by other writers are not restored",

@@ -60,9 +60,11 @@ func Read(ctx context.Context, etcd *clientv3.Client, auditLog string, since Pos
 	if err != nil {
 		return nil, err
 	}
-	writes, err := readAudit(auditLog, since.Logged)
+	writes, requests, err := readAudit(auditLog, since.Logged)
 	if err != nil {
 		return nil, err
 	}
-	return revisions.New(max(since.Revision, 1), to, end, versions, writes), nil
+	history := revisions.New(max(since.Revision, 1), to, end, versions, writes)
+	history.Requests = requests
+	return history, nil
 }

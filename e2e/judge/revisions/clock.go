@@ -65,6 +65,15 @@ func (c clock) latest(revision int64) time.Time {
 	return c.done[i]
 }
 
+// reached returns the highest revision that was certainly committed at a time; 0 if there is none.
+func (c clock) reached(at time.Time) int64 {
+	i := sort.Search(len(c.done), func(i int) bool { return c.done[i].After(at) })
+	if i == 0 {
+		return 0
+	}
+	return c.revisions[i-1]
+}
+
 // Earlier returns the earlier of two times.
 func Earlier(a, b time.Time) time.Time {
 	if b.Before(a) {

@@ -82,6 +82,8 @@ type History struct {
 	// End is the time at which the history was read. Nothing was written between To and
 	// End.
 	End time.Time
+	// Requests are the writes in the audit log that show whether nodes and nodegate can work.
+	Requests []Request
 
 	byID map[ID][]Version
 	// names are the IDs of each kind, sorted.

@@ -19,6 +19,7 @@ var plays = map[string]func(*play){
 	"bad daemons":      badDaemons,
 	"lives":            lives,
 	"former node":      formerNode,
+	"at work":          atWork,
 	"blocked":          blocked,
 	"all daemons":      allDaemons,
 	"no daemons":       noDaemons,
