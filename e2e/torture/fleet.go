@@ -19,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -46,16 +47,21 @@ type fleet struct {
 	steps, failures atomic.Int64
 }
 
-func newFleet(s *site) *fleet {
+func newFleet(s *site) (*fleet, error) {
 	f := &fleet{site: s}
 	for i := range s.Nodes {
 		name := fmt.Sprintf("n%04d", i)
+		// As administrators, kubelets would show nothing: the guards let those write everything.
+		kubelet, err := kubernetes.NewForConfig(s.cluster.Node(name))
+		if err != nil {
+			return nil, fmt.Errorf("creating a client: %w", err)
+		}
 		f.nodes = append(f.nodes, &node{
-			fleet: f, Node: simnode.New(s.kube, name, ""),
+			fleet: f, Node: simnode.New(kubelet, name, ""),
 			zone: fmt.Sprint("z", i%zones), home: []string{"a", "b"}[i%2], rng: s.rng(s.phase.id + name),
 		})
 	}
-	return f
+	return f, nil
 }
 
 // declare creates the namespace and the DaemonSet of the fleet, and the gates.

@@ -5,6 +5,7 @@ package torture
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -121,9 +122,9 @@ func (n *node) register(ctx context.Context) (*corev1.Node, error) {
 	})
 }
 
-// heartbeat reports that the node is Ready, with its boot ID.
+// heartbeat reports that the node is Ready, with its boot ID, and renews its Lease.
 func (n *node) heartbeat(ctx context.Context) error {
-	return n.Report(ctx, simnode.Conditions{ready: yes})
+	return errors.Join(n.Report(ctx, simnode.Conditions{ready: yes}), n.Renew(ctx))
 }
 
 // bootTime returns how long a machine takes to boot. The campaign assumes that

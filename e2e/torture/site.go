@@ -81,7 +81,9 @@ func (s *site) open(ctx context.Context) (err error) {
 	if s.identity, err = s.cluster.ServiceAccount(ctx, account.Namespace, account.Name); err != nil {
 		return err
 	}
-	s.fleet = newFleet(s)
+	if s.fleet, err = newFleet(s); err != nil {
+		return err
+	}
 	return s.fleet.declare(ctx)
 }
 
