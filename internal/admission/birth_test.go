@@ -177,3 +177,39 @@ func TestBirthAfterGate(t *testing.T) {
 		return nil
 	})
 }
+
+// TestBirthByApply tests a kubelet that registers by server-side apply and with a forged record. With
+// its next apply, the API server would delete the fields that it no longer specifies.
+func TestBirthByApply(t *testing.T) {
+	in := installBirth(t)
+	in.close(t, newGate("one", "a", metav1.LabelSelector{MatchLabels: label(t)}))
+	nodes := as(t, in.Node("applied")).CoreV1().Nodes()
+	apply := func(metadata string, subresources ...string) (*corev1.Node, error) {
+		body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Node","metadata":{"name":"applied","labels":{"test":"TestBirthByApply"}%s}}`, metadata)
+		options := metav1.PatchOptions{FieldManager: "kubelet", Force: new(true)}
+		return nodes.Patch(t.Context(), "applied", types.ApplyPatchType, body, options, subresources...)
+	}
+	for what, record := range map[string]string{"forged": `{"state":"Open"}`, "predicted": recordA} {
+		annotations := fmt.Sprintf(`,"annotations":{%q:%q}`, prefix+"one", record)
+		born, err := apply(annotations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := born.Annotations[prefix+"one"]; got != recordA || !slices.Contains(born.Spec.Taints, taintA) {
+			t.Errorf("%s: record is %s, taints are %v", what, got, born.Spec.Taints)
+		}
+		for _, again := range []string{annotations, ""} {
+			for _, subresource := range []string{"", "status"} {
+				_, _ = apply(again, subresource) // may be denied, or change nothing
+			}
+		}
+		now, err := in.admin.CoreV1().Nodes().Get(t.Context(), "applied", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := now.Annotations[prefix+"one"]; got != recordA || !slices.Contains(now.Spec.Taints, taintA) {
+			t.Errorf("%s: after the next apply, the record is %s, and the taints are %v", what, got, now.Spec.Taints)
+		}
+		deleteNode(t, in, "applied")
+	}
+}
