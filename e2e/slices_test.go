@@ -6,6 +6,11 @@ import (
 	"testing"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
@@ -52,4 +57,54 @@ func TestResourceSlicesSignal(t *testing.T) {
 	e.eventually("the controller stops watching ResourceSlices", func() error {
 		return unless(e.requestsFor("resourceslices", "watch", start) > ended)
 	})
+}
+
+// A node can publish slices only of itself. A slice that it publishes in another node's pool, of a newer
+// generation, does not change what that node's gates read.
+func TestSlicesOfAnotherNode(t *testing.T) {
+	e := newEnv(t)
+	e.startController(0)
+	e.declare(onRegression(newGate("dra", keyA, v1alpha1.SignalSource{ResourceSlices: &v1alpha1.ResourceSlicesSignal{Driver: draDriver}})))
+	open, closed, malicious := e.kubelet("open"), e.kubelet("closed"), e.kubelet("malicious")
+	for _, k := range []*kubelet{open, closed, malicious} {
+		k.register()
+	}
+	open.publishes("gpu", 1, 1)
+	open.becomes("dra", isOpen, keyA)
+	closed.publishes("gpu", 1, 2)
+	e.waitsFor("dra", "closed", v1alpha1.ReadingPoolIncomplete)
+
+	slice := func(change func(*resourcev1.ResourceSliceSpec)) *resourcev1.ResourceSlice {
+		o := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "forged-"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: draDriver, Pool: resourcev1.ResourcePool{Name: "closed", Generation: 2, ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "gpu"}},
+		}}
+		change(&o.Spec)
+		return o
+	}
+	for what, change := range map[string]func(*resourcev1.ResourceSliceSpec){
+		"another node's": func(s *resourcev1.ResourceSliceSpec) { s.NodeName = ptr.To("closed") },
+		"all nodes'":     func(s *resourcev1.ResourceSliceSpec) { s.AllNodes = ptr.To(true) },
+		"for each device": func(s *resourcev1.ResourceSliceSpec) {
+			s.PerDeviceNodeSelection, s.Devices[0].NodeName = ptr.To(true), ptr.To("closed")
+		},
+		"a pool's counter": func(s *resourcev1.ResourceSliceSpec) {
+			s.AllNodes, s.Devices, s.SharedCounters = ptr.To(true), nil, []resourcev1.CounterSet{{Name: "c"}}
+		},
+	} {
+		if err := malicious.api.Create(t.Context(), slice(change)); !apierrors.IsForbidden(err) {
+			t.Errorf("%s: the API server returned %v, want a rejection", what, err)
+		}
+	}
+	for _, victim := range []string{"closed", "open"} {
+		own := slice(func(s *resourcev1.ResourceSliceSpec) {
+			s.NodeName, s.Pool.Name, s.Pool.ResourceSliceCount = &malicious.name, victim, 2
+		})
+		own.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: malicious.name, UID: malicious.node().UID}}
+		e.must(malicious.api.Create(t.Context(), own))
+		malicious.deletedAtEnd(own)
+	}
+	e.waitsFor("dra", "malicious", v1alpha1.ReadingPoolIncomplete) // both have been observed
+	e.settled()
+	e.must(open.is("dra", isOpen, keyA))
+	e.must(closed.is("dra", isClosed, keyA))
 }
