@@ -316,6 +316,31 @@ func TestNotes(t *testing.T) {
 	}
 }
 
+// Karpenter 1.13 and newer need no startupTaints for keys with this prefix, and adding them would replace all nodes.
+func TestNotesOfReadinessKey(t *testing.T) {
+	t.Parallel()
+	const key = "readiness.k8s.io/required-daemonsets"
+	values := object{"defaultGate": object{"spec": object{"taint": object{"key": key}}}, "allowedTaintKeys": []string{key}}
+	output, err := helm(t, values, "install", "nodegate", chart, "--namespace", namespace, "--dry-run=client")
+	must(t, err)
+	if want := "With Karpenter before 1.13, add the taint " + key + ":NoSchedule\n"; !strings.Contains(output, want) {
+		t.Errorf("the notes do not contain %q:\n%s", want, output[strings.Index(output, "NOTES:"):])
+	}
+}
+
+// 'kubectl wait' fails if there is no NodeGate.
+func TestNotesWithoutGates(t *testing.T) {
+	t.Parallel()
+	for _, enabled := range []bool{true, false} {
+		output, err := helm(t, object{"defaultGate": object{"enabled": enabled}}, "install", "nodegate", chart, "--namespace", namespace, "--dry-run=client")
+		must(t, err)
+		_, notes, _ := strings.Cut(output, "NOTES:")
+		if strings.Contains(notes, "kubectl wait") != enabled {
+			t.Errorf("with the default gate %t, the notes are:\n%s", enabled, notes)
+		}
+	}
+}
+
 // The notes name the taint of the gate that waits for images, also if it is not that of the preset.
 func TestNotesOfImageWarmUp(t *testing.T) {
 	t.Parallel()
