@@ -3,9 +3,7 @@
 package v1alpha1
 
 // CompletedSignal selects pods that run once on the node and then exit, such as
-// those of a Job. A pod counts only in the boot that its label nodegate.dev/boot-id
-// names (status.nodeInfo.bootID of the Node). Mirror pods and pods that are being deleted
-// are ignored.
+// those of a Job. Mirror pods and pods that are being deleted are ignored.
 type CompletedSignal struct {
 	// namespace is the namespace of the pods.
 	// +required

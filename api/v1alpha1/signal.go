@@ -66,8 +66,8 @@ type SignalSource struct {
 	// The success is stored on the Node as long as the gate is closed, and when the
 	// gate opens. After that, the pod can be deleted without consequences.
 	//
-	// A pod belongs to the boot that its label nodegate.dev/boot-id names. A pod
-	// without the label never counts.
+	// A pod belongs to the boot whose ID (status.nodeInfo.bootID of the Node) is the
+	// value of its label nodegate.dev/boot-id. A pod without the label never counts.
 	// +optional
 	Completed *CompletedSignal `json:"completed,omitempty"`
 
