@@ -359,3 +359,37 @@ func TestNothingIsGrantedAfterARewind(t *testing.T) {
 		t.Error("no budget was granted after all nodes had been evaluated")
 	}
 }
+
+// A gate's conditions have a count of their own, which is as large as that of its closed nodes.
+func TestConditionsAreCountedSeparately(t *testing.T) {
+	closing, publishing := BudgetScope{Gate: "gate", Zone: "a"}, BudgetScope{Gate: "gate", Zone: "a", Conditions: true}
+	for _, c := range []struct {
+		closed, published bool // n1
+		closes, publishes bool // n2 may be closed, and get the condition
+	}{
+		{closes: true, publishes: true},
+		{closed: true, publishes: true},
+		{published: true, closes: true},
+		{closed: true, published: true},
+	} {
+		ledger := NewLedger()
+		ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromString("50%")), Since: 1}})
+		one, other := member("a", v1alpha1.StateOpen, ""), member("a", v1alpha1.StateClosed, v1alpha1.ReasonBirth)
+		if c.closed {
+			one = member("a", v1alpha1.StateClosed, v1alpha1.ReasonRegression)
+		}
+		one[0].Published, other[0].ConditionQueued = c.published, true
+		ledger.Set("n1", one, 1)
+		ledger.Set("n2", other, 1)
+		ledger.SetFleet([]string{"n1", "n2"}, 1, true)
+		due := len(ledger.Due()) == 1
+		if closes, publishes := ledger.Admits(closing, "n2"), ledger.Admits(publishing, "n2"); closes != c.closes || publishes != c.publishes || due != publishes {
+			t.Errorf("%+v: n2 may be closed: %t, and get the condition: %t; it is due: %t", c, closes, publishes, due)
+		}
+		ledger.Forget("n1")
+		ledger.Forget("n2")
+		if len(ledger.gates) > 0 {
+			t.Errorf("%+v: entries of forgotten nodes remain: %+v", c, ledger.gates["gate"])
+		}
+	}
+}
