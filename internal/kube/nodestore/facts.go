@@ -115,13 +115,9 @@ func (s *Store) describe(o *corev1.Node) *gate.Node {
 func allocatable(all corev1.ResourceList, needed map[string]bool) map[string]resource.Quantity {
 	var kept map[string]resource.Quantity
 	for name, quantity := range all {
-		if !needed[string(name)] || expression.CheckQuantity(quantity) != nil {
-			continue
+		if needed[string(name)] && expression.CheckQuantity(quantity) == nil {
+			kept = with(kept, string(name), quantity)
 		}
-		if kept == nil {
-			kept = make(map[string]resource.Quantity, 1)
-		}
-		kept[string(name)] = quantity
 	}
 	return kept
 }
@@ -163,9 +159,9 @@ func infoField(all *corev1.NodeSystemInfo, name string) string {
 }
 
 // with sets a key of a map, which is created if it is nil, and returns the map.
-func with(m map[string]string, key, value string) map[string]string {
+func with[V any](m map[string]V, key string, value V) map[string]V {
 	if m == nil {
-		m = make(map[string]string, 1)
+		m = make(map[string]V, 1)
 	}
 	m[key] = value
 	return m
