@@ -199,7 +199,7 @@ func (c *chart) bar(m Moment, started time.Time, stroke rune, waits bool) string
 // row returns a line with a mark, a name, a time, and a bar or the reason why there is
 // none.
 func (c *chart) row(mark, name string, m Moment, bar string) string {
-	if over := utf8.RuneCountInString(name) - c.label; over > 0 {
+	if utf8.RuneCountInString(name) > c.label {
 		name = string([]rune(name)[:c.label-1]) + "~"
 	}
 	if bar == "" {

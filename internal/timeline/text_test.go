@@ -59,6 +59,17 @@ func TestShortAxis(t *testing.T) {
 	}
 }
 
+// Long names of signals are truncated, so that there is space for bars.
+func TestLongNames(t *testing.T) {
+	const name = "a-name-with-40-characters-is-a-valid-one"
+	answer := &Timeline{Time: clitest.Now, History: History{Node: "n1", Created: clitest.Now.Add(-time.Hour), Gates: []Gate{
+		{Gate: "a", State: v1alpha1.StateClosed, Signals: []Signal{{Name: name, State: "NotYet", Held: Moment{Doubt: Pending}}}},
+	}}}
+	if text := answer.Text(Layout{Width: 100}); !strings.Contains(text, " "+name[:23]+"~ ") || strings.Contains(text, name[:24]) {
+		t.Errorf("the name is not truncated to 24 characters:\n%s", text)
+	}
+}
+
 // The text neither gives the age of an adopted taint, which is unknown, nor counts the age of
 // a node as the time to open of a gate that is younger.
 func TestTextOfDoubtfulTimes(t *testing.T) {
