@@ -59,6 +59,28 @@ func TestShortAxis(t *testing.T) {
 	}
 }
 
+// Moments have a time relative to the start of the axis, and a mark, which differs after its end.
+func TestMomentsOfAChart(t *testing.T) {
+	zero := time.Unix(1_000_000, 0)
+	c := chart{strokes: asciiStrokes, zero: zero, end: zero.Add(100 * time.Second), label: 1} // the narrowest chart
+	for name, test := range map[string]struct {
+		moment Moment
+		row    string
+	}{
+		"before the start": {Moment{At: zero.Add(-5 * time.Second)}, "    s      -5s  *"},
+		"at the start":     {Moment{At: zero}, "    s       0s  *"},
+		"in the middle":    {Moment{At: zero.Add(50 * time.Second)}, "    s      50s  ---------*"},
+		"at the end":       {Moment{At: zero.Add(100 * time.Second)}, "    s     100s  -------------------*"},
+		"after the end":    {Moment{At: zero.Add(150 * time.Second)}, "    s    2m30s  ------------------->"},
+		"unknown":          {Moment{Doubt: Untold}, "    s           time unknown"},
+		"doubtful":         {Moment{At: zero, Doubt: Lost}, "    s       0s  held when the gate opened, does not hold now"},
+	} {
+		if got := c.row(" ", "s", test.moment, c.bar(test.moment, time.Time{}, c.before, false)); got != test.row+"\n" {
+			t.Errorf("%s: %q, want %q", name, got, test.row)
+		}
+	}
+}
+
 // Long names of signals are truncated, so that there is space for bars.
 func TestLongNames(t *testing.T) {
 	const name = "a-name-with-40-characters-is-a-valid-one"

@@ -87,7 +87,7 @@ func (t *tracer) gate(v *gate.Verdict, g *gate.Gate) (Gate, bool) {
 	}
 	out.Opens = out.State == v1alpha1.StateClosed && v.After != v1alpha1.StateClosed
 	t.times(&out, &r, g)
-	if v.Blocked != "" && out.State == v1alpha1.StateClosed {
+	if out.State == v1alpha1.StateClosed {
 		out.Blocked = v.Obstacle().SnapshotMessage()
 	}
 	if g != nil {

@@ -322,6 +322,14 @@ func TestGatesThatIgnoreTheirSignals(t *testing.T) {
 	}
 }
 
+// Nothing can open a gate on a node that shuts down, but that does not concern one that is open.
+func TestOpenGateIsNotBlocked(t *testing.T) {
+	w := world{gates: []string{byLabel("")}, records: map[string]string{"a": opened}, shutdown: true}
+	if g := w.trace(t).Gates[0]; g.State != v1alpha1.StateOpen || g.Blocked != "" {
+		t.Errorf("the gate is %s, and blocked: %q", g.State, g.Blocked)
+	}
+}
+
 func (w *world) trace(t *testing.T) timeline.History {
 	t.Helper()
 	var gates []gate.Gate
