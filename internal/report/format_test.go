@@ -4,6 +4,7 @@ package report
 
 import (
 	"maps"
+	"slices"
 	"testing"
 )
 
@@ -37,6 +38,21 @@ func TestTook(t *testing.T) {
 	} {
 		if got := formatSeconds(seconds); got != want {
 			t.Errorf("%v seconds are %q, want %q", seconds, got, want)
+		}
+	}
+}
+
+// Bars are in thousandths: of a gate's phases, and of the slowest group.
+func TestBars(t *testing.T) {
+	phases := []Phase{{Kind: PhaseStartUp, Seconds: 10}, {Kind: PhaseSignal, Signal: "b", Seconds: 30}}
+	for name, c := range map[string]struct{ got, want []portion }{
+		"a gate":        {share(Gate{Phases: phases, Signals: []Signal{{Name: "a"}, {Name: "b"}}}), []portion{{phases[0], 0, 250, 0}, {phases[1], 250, 750, 1}}},
+		"no phases":     {share(Gate{}), nil},
+		"a group":       {groupsView{slowest: 100}.Range(Spread{P50: 10, P90: 50, P99: 100}), []portion{{Begin: 100, Width: 400}, {Begin: 500, Width: 500, Shade: 1}, {Begin: 96, Width: 8, Shade: 2}}},
+		"nothing opens": {groupsView{}.Range(Spread{}), []portion{{}, {Shade: 1}, {Width: 8, Shade: 2}}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("%s: %+v, want %+v", name, c.got, c.want)
 		}
 	}
 }

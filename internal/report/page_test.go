@@ -4,6 +4,7 @@ package report_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
@@ -141,6 +142,35 @@ func TestPageOfALargeFleetIsSmall(t *testing.T) {
 			t.Errorf("%s: the page has %d bytes", name, size)
 		} else {
 			t.Logf("%s: the page has %d bytes", name, size)
+		}
+	}
+}
+
+// The data of a page has the signals of the first nodes only, and says how many these are.
+func TestPageHasSignalsOfTheFirstNodes(t *testing.T) {
+	for nodes, all := range map[int]bool{40: true, 5000: false} {
+		_, after, _ := strings.Cut(string(html(t, newFleet(1).facts(nodes, 100))), `id="data">`)
+		text, _, _ := strings.Cut(after, "</script>")
+		var data struct {
+			Full  int `json:"full"`
+			Nodes []struct {
+				Gates []struct {
+					Signals []any `json:"q"`
+				} `json:"g"`
+			} `json:"nodes"`
+		}
+		if err := json.Unmarshal([]byte(text), &data); err != nil {
+			t.Fatal(err)
+		}
+		if len(data.Nodes) != nodes || (data.Full == nodes) != all {
+			t.Errorf("%d of %d rows have signals, all: %t; want %d rows", data.Full, len(data.Nodes), all, nodes)
+		}
+		for i, row := range data.Nodes {
+			for _, g := range row.Gates {
+				if full := i < data.Full; len(g.Signals) > 0 != full {
+					t.Fatalf("row %d of %d has %d signals of a gate, and %d rows have them", i, nodes, len(g.Signals), data.Full)
+				}
+			}
 		}
 	}
 }
