@@ -190,13 +190,15 @@ func (t *trial) judgeOverdue(c *change, gate string, before, after record) {
 // judgeFinalDeadline judges a node on which a gate is closed and a signal does not hold (L): its
 // deadline must not have passed unless the record shows that, and must not open the gate.
 func (t *trial) judgeFinalDeadline(node *corev1.Node, ng *v1alpha1.NodeGate, r record) {
-	d := ng.Spec.Deadline
-	if d == nil || d.ReadySeconds == nil || r.Override != "" || facts.Blocked(node) != "" {
+	d, wait := ng.Spec.Deadline, t.Quiet+heartbeatSkew
+	if d == nil || r.Override != "" || facts.Blocked(node) != "" || !t.couldOpen(node, ng, wait) {
 		return
 	}
 	since := revisions.Later(revisions.Later(r.Since, t.bootsOf(node.Name).current(node).since), node.CreationTimestamp.Time)
-	due := since.Add(time.Duration(int64(*d.ReadySeconds)+r.SilentFor) * time.Second)
-	if wait := t.Quiet + heartbeatSkew; t.End.Before(due.Add(wait)) || !t.couldOpen(node, ng, wait) {
+	passed := func(seconds *int32) bool {
+		return seconds != nil && !t.End.Before(since.Add(time.Duration(int64(*seconds)+r.SilentFor)*time.Second+wait))
+	}
+	if !passed(d.ReadySeconds) && (!passed(d.PodMissingSeconds) || !t.lackedPod(node, ng, wait)) {
 		return
 	}
 	t.checked(RuleQuiet, "nodes on which a gate is closed after its deadline")
@@ -206,6 +208,15 @@ func (t *trial) judgeFinalDeadline(node *corev1.Node, ng *v1alpha1.NodeGate, r r
 	case !r.Overdue:
 		t.finalViolation(node, ng.Name, r, "its deadline has passed, and its record does not show it")
 	}
+}
+
+// lackedPod reports whether a pod that the gate requires was certainly missing on the node for a
+// while before the end: the node had no pods at all.
+func (t *trial) lackedPod(node *corev1.Node, ng *v1alpha1.NodeGate, wait time.Duration) bool {
+	return !slices.ContainsFunc(t.Relevant(node.Name, t.End.Add(-wait), t.To+1), func(revision int64) bool {
+		l := t.evaluator(t.Moment(revision), node.Name, time.Time{}, false)
+		return len(l.Pods(node.Name)) > 0 || !l.lacksPod(ng)
+	})
 }
 
 // couldOpen reports whether the node has not been blocked, and the gate not been edited, for a

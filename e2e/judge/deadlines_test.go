@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/e2e/judge/revisions"
 )
 
 // forMissingPods gives the gate a deadline that opens it where a pod is missing for a minute.
@@ -152,6 +153,22 @@ var deadlineHistories = []history{
 	}},
 	{RuleQuiet, "a deadline for missing pods has passed, and the pod exists", "", func(s *builder) {
 		s.gate(forMissingPods).daemonSet().born("a").runs("a", "c1", false).pass(time.Hour)
+	}},
+	{RuleQuiet, "a pod is missing, and its deadline never opens the gate", "its deadline opens it", func(s *builder) {
+		s.gate(forMissingPods).daemonSet().born("a").pass(time.Hour)
+	}},
+	{RuleQuiet, "a pod is missing, and its deadline has just not passed", "", func(s *builder) {
+		s.gate(forMissingPods).daemonSet().born("a").pass(10 * time.Second)
+	}},
+	{RuleQuiet, "a pod is missing since just before the end", "", func(s *builder) {
+		s.gate(forMissingPods).daemonSet().born("a").runs("a", "c1", false).pass(time.Hour).remove(revisions.KindPod, "system", "agent-a").pass(-time.Minute)
+	}},
+	{RuleQuiet, "a pod that terminates may or may not be missing", "", func(s *builder) {
+		s.gate(forMissingPods).daemonSet().born("a")
+		s.runs("a", "c1", false, func(p *corev1.Pod) { p.DeletionTimestamp = new(metav1.NewTime(s.now)) }).pass(time.Hour)
+	}},
+	{RuleQuiet, "a pod is missing, and the record never shows that its deadline has passed", "its record does not show it", func(s *builder) {
+		s.gate(forMissingPods, keepingClosed).daemonSet().born("a").pass(time.Hour)
 	}},
 	{RuleQuiet, "the record never shows that the deadline has passed", "its deadline has passed, and its record does not show it", func(s *builder) {
 		s.gate(byLabel, withDeadline, keepingClosed).born("a").pass(time.Hour)
