@@ -34,6 +34,11 @@ func (t *trial) judgeForeign(c *change) {
 	case c.before == nil:
 		t.checked(RuleForeign, "creations of Nodes")
 		t.judgeForgery(c)
+		if c.by.Sent != nil && c.by.Sent.Name == c.name {
+			for _, what := range facts.LostAtCreation(c.by.Sent, c.after) {
+				t.violation(RuleForeign, c, "", "the creation of a Node changes "+what, "neither the birth policy nor the webhook may change it")
+			}
+		}
 	default:
 		t.checked(RuleForeign, "writes of other users")
 		t.judgeOthers(c)

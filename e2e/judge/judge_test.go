@@ -708,7 +708,7 @@ func (s *builder) twoOpen() *builder {
 }
 
 func TestHistories(t *testing.T) {
-	for _, test := range slices.Concat(histories, groupHistories, taintHistories, overrideHistories, zoneHistories, existingHistories, deadlineHistories, stampHistories, memberHistories, recordHistories, outOfServiceHistories, soakHistories, refusalHistories, requestHistories, silenceHistories) {
+	for _, test := range slices.Concat(histories, groupHistories, taintHistories, overrideHistories, zoneHistories, existingHistories, deadlineHistories, stampHistories, memberHistories, recordHistories, outOfServiceHistories, soakHistories, refusalHistories, requestHistories, silenceHistories, creationHistories) {
 		t.Run(string(test.rule)+"/"+test.name, func(t *testing.T) {
 			s := newBuilder(t)
 			test.build(s)

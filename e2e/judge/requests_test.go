@@ -187,9 +187,9 @@ var requestHistories = []history{
 	}},
 	{RuleNodes, "an update with the record of its resourceVersion is rejected, and nodegate has changed the record meanwhile", "changes neither records nor overrides", func(s *builder) {
 		s.gate(byLabel).born("a", labelled)
-		body := s.body("a")
-		s.now = s.now.Add(-time.Millisecond)
-		s.sends(kubelet, "update", "nodes/status", 403, byRecords, body).opens("a")
+		body, received := s.body("a"), s.now
+		s.opens("a").sends(kubelet, "update", "nodes/status", 403, byRecords, body)
+		s.requests[0].Received = received
 	}},
 	{RuleNodes, "NodeRestriction rejects a heartbeat because of taints", "the request changes no taints", func(s *builder) {
 		s.gate().born("a").sends(kubelet, "patch", "nodes/status", 403, byRestriction, heartbeat)

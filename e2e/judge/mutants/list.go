@@ -455,6 +455,17 @@ var All = []Mutant{
 		Breaks: judge.RuleForeign, Plays: []string{"lives"},
 	},
 
+	{
+		Name:   "annotations are erased when records are added to new Nodes",
+		Edits:  []Edit{{"internal/admission/birth.yaml", "(variables.excessive || variables.annotations.size() == 0 && variables.closed.size() > 0 ?", "(variables.closed.size() > 0 ?"}},
+		Breaks: judge.RuleForeign, Plays: []string{"at work"},
+	},
+	{
+		Name:   "outages are recorded in milliseconds",
+		Edits:  []Edit{{"internal/gate/deadline.go", "r.SilentSeconds += int64((max(silence, 0) + time.Second - 1) / time.Second)", "r.SilentSeconds += int64(max(silence, 0) / time.Millisecond)"}},
+		Breaks: judge.RuleClosing, Plays: []string{"outage"},
+	},
+
 	// What nodes and nodegate need.
 	{
 		Name: "heartbeats count as changes of records",

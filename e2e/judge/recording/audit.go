@@ -5,11 +5,13 @@ package recording
 import (
 	"bytes"
 	_ "embed"
+	"encoding/json"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -49,7 +51,7 @@ func readAudit(path string, offset int64) (writes []revisions.Write, requests []
 		}
 		writes = append(writes, revisions.Write{
 			Revision: revision, User: event.User.Username, AuditID: string(event.AuditID), Verb: verb, NoRecords: !mentionsRecords(event),
-			Received: event.RequestReceivedTimestamp.Time, Done: event.StageTimestamp.Time,
+			Sent: sentNode(event), Received: event.RequestReceivedTimestamp.Time, Done: event.StageTimestamp.Time,
 		})
 		return nil
 	})
@@ -93,6 +95,16 @@ func requestOf(event *auditv1.Event) revisions.Request {
 		}
 	}
 	return r
+}
+
+// sentNode returns the Node in a request that created one, without its status, or nil.
+func sentNode(event *auditv1.Event) *corev1.Node {
+	var node corev1.Node
+	if event.Verb != "create" || event.ObjectRef.Resource != "nodes" || event.RequestObject == nil || json.Unmarshal(event.RequestObject.Raw, &node) != nil {
+		return nil
+	}
+	node.Status = corev1.NodeStatus{}
+	return &node
 }
 
 // mentionsRecords reports whether the request's body contains the key of a record

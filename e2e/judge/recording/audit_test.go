@@ -49,3 +49,24 @@ rejected event: create events by  why`
 		t.Errorf("read\n%s\nwant\n%s", all, want)
 	}
 }
+
+// The judge gets what a Node was sent with, before admission changed it, and without its status.
+func TestReadAuditKeepsSentNodes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.log")
+	log := `{"stage":"ResponseComplete","verb":"create","objectRef":{"resource":"nodes","name":"a"},"responseStatus":{"code":201},"requestObject":{"metadata":{"name":"a","labels":{"x":"y"}},"status":{"nodeInfo":{"bootID":"b"}}},"responseObject":{"metadata":{"resourceVersion":"7"}}}
+{"stage":"ResponseComplete","verb":"update","objectRef":{"resource":"nodes","name":"a"},"responseStatus":{"code":200},"requestObject":{"metadata":{"name":"a"}},"responseObject":{"metadata":{"resourceVersion":"8"}}}
+`
+	if err := os.WriteFile(path, []byte(log), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writes, _, err := readAudit(path, 0)
+	if err != nil || len(writes) != 2 {
+		t.Fatalf("read %v, %v; want two writes", writes, err)
+	}
+	if sent := writes[0].Sent; sent == nil || sent.Labels["x"] != "y" || sent.Status.NodeInfo.BootID != "" {
+		t.Errorf("the Node was sent as %v", sent)
+	}
+	if writes[1].Sent != nil {
+		t.Errorf("an update has sent a new Node: %v", writes[1].Sent)
+	}
+}

@@ -66,6 +66,8 @@ type Write struct {
 	// NoRecords is true if the request mentions no record annotation. Such a request
 	// cannot have changed a record.
 	NoRecords bool
+	// Sent is the Node in a request that created one, without its status.
+	Sent *corev1.Node
 	// Received and Done are the times at which the API server received the request and
 	// had answered it. The revision was committed in between.
 	Received, Done time.Time

@@ -46,6 +46,7 @@ var plays = map[string]func(*play){
 	"two taints":       twoTaints,
 	"no execute":       noExecute,
 	"partition":        partition,
+	"outage":           outage,
 	"groups":           groups,
 	"forger":           forger,
 	"existing":         existing,

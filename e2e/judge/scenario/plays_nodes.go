@@ -19,7 +19,7 @@ const kubeletAnnotation = "volumes.kubernetes.io/controller-managed-attach-detac
 // the gate's taint, reports its status and an annotation, renews its Lease, and creates its
 // CSINode. Then Kubernetes' own controller deletes the Node.
 func atWork(p *play) {
-	n := p.registers("at-work", "net", tainted(key("net")))
+	n := p.registers("at-work", "net", tainted(key("net")), annotated("example.com/note", "x"))
 	n.becomes("net", closed)
 	p.check("renewing the Lease", n.Renew(p))
 	body := fmt.Sprintf(`{"metadata":{"annotations":{%q:"true"}}}`, kubeletAnnotation)

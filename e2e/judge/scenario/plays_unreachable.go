@@ -3,9 +3,14 @@
 package scenario
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
 // noExecute makes a node unreachable on which a gate with NoExecute is open. The gate stays open, and
@@ -44,4 +49,23 @@ func partition(p *play) {
 	p.lingers()
 	n.stays("partition", opened)
 	n.reports(corev1.NodeReady, corev1.ConditionTrue)
+}
+
+// outage makes a node unreachable for a moment on which a gate with a deadline is closed. Its
+// clock stands still meanwhile: the record contains for how long.
+func outage(p *play) {
+	n := p.registers("outage", "later")
+	recorded := func(field string) func(context.Context) error {
+		return func(context.Context) error {
+			if raw := n.get().Annotations[v1alpha1.RecordAnnotationPrefix+"later"]; !strings.Contains(raw, field) {
+				return fmt.Errorf("the record is %s", raw)
+			}
+			return nil
+		}
+	}
+	n.reports(corev1.NodeReady, corev1.ConditionUnknown)
+	p.await("the beginning of an outage to be recorded", recorded("silentSince"))
+	n.untilNextSecond()
+	n.reports(corev1.NodeReady, corev1.ConditionTrue)
+	p.await("the time of an outage to be recorded", recorded("silentSeconds"))
 }
