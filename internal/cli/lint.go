@@ -114,7 +114,7 @@ func readWorld(ctx context.Context, reader *read.Reader, names []string, applied
 	if len(w.Gates) > 0 {
 		readCluster(ctx, reader, w)
 	}
-	return w, nil
+	return w, interruption(ctx)
 }
 
 // replaceGates adds the gates from files to the declared ones, replaces those of the

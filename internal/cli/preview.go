@@ -161,7 +161,7 @@ func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*previ
 		answer = preview.Of(w, c)
 	}
 	answer.Unread, answer.Incomplete = unread, incomplete
-	return answer, nil
+	return answer, interruption(ctx)
 }
 
 // readDeschedulers reads the policies of deschedulers, which evict pods from tainted nodes,

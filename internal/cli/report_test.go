@@ -3,18 +3,11 @@
 package cli
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync/atomic"
 	"testing"
-
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/nodegate/nodegate/internal/report"
 )
@@ -53,57 +46,6 @@ clusters:
 		}
 		if r.Cluster != c.want {
 			t.Errorf("%s: the report is on cluster %q, want %q", c.flags, r.Cluster, c.want)
-		}
-	}
-}
-
-// A report, an explanation or a timeline whose reading is interrupted is not printed as an incomplete one. A report does
-// not replace a file then.
-func TestInterruptedReading(t *testing.T) {
-	for _, c := range []struct {
-		verb string
-		last int32 // request for pods, which is interrupted
-	}{{"report", 1}, {"why n1", 1}, {"timeline n1", 1}, {"timeline n1", 2}} {
-		verb := c.verb
-		a := newAPIServer(t, smallCluster())
-		ctx, interrupt := context.WithCancel(t.Context())
-		read := make(chan struct{}, 100)
-		var requests atomic.Int32
-		a.refuse = func(_ http.ResponseWriter, r *http.Request) bool {
-			switch r.URL.Path {
-			case "/api/v1/pods":
-				if requests.Add(1) < c.last {
-					return false
-				}
-				<-read
-				for range 50 { // until the verb has received the answers to its other requests
-					if response, err := http.Get(a.URL + "/api"); err == nil {
-						response.Body.Close()
-					}
-				}
-				interrupt()
-				<-r.Context().Done()
-				return true
-			case nodesPath, nodesPath + "/n1":
-				read <- struct{}{}
-			}
-			return false
-		}
-		file := filepath.Join(t.TempDir(), "report")
-		if err := os.WriteFile(file, []byte("before"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		args := append(strings.Fields(verb), "--server", a.URL)
-		if verb == "report" {
-			args = append(args, "--output-file", file)
-		}
-		var out, errs bytes.Buffer
-		status := Execute(ctx, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errs}, args)
-		if status != exitError || out.Len() > 0 || !strings.HasPrefix(errs.String(), "error: interrupted: ") {
-			t.Errorf("%s: exit status %d:\n%s%s", verb, status, &out, &errs)
-		}
-		if now, err := os.ReadFile(file); err != nil || string(now) != "before" {
-			t.Errorf("%s: the file contains %q: %v", verb, now, err)
 		}
 	}
 }

@@ -78,6 +78,9 @@ func readStatus(ctx context.Context, reader *read.Reader, namespace string, name
 		func() { f.Nodes, nodesErr = reader.NodeMetadata(ctx, read.NodeSelection{}) },
 		func() { leader = readLeadership(ctx, reader, namespace) },
 	)
+	if err := interruption(ctx); err != nil {
+		return nil, err
+	}
 	f.Now = reader.Now()
 	f.Controller = leader.controller(declared, f.Now)
 	if gatesErr != nil {

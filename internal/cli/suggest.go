@@ -109,7 +109,8 @@ func (s *suggestFlags) suggestions(ctx context.Context, reader *read.Reader, nam
 	if unknown := r.Select(names); unknown != "" {
 		return nil, fmt.Errorf("daemonset %q not found, or being deleted", unknown)
 	}
-	return r, s.preview(ctx, reader, w, r)
+	s.preview(ctx, reader, w, r)
+	return r, interruption(ctx)
 }
 
 // world reads what suggestions depend on, except for what the previews need.
@@ -224,10 +225,10 @@ func suggestedGates(w *suggest.World, r *suggest.Report) (gates []v1alpha1.NodeG
 
 // preview adds the effect of all suggested gates. What cannot be read is added to the read
 // errors.
-func (s *suggestFlags) preview(ctx context.Context, reader *read.Reader, w *suggest.World, r *suggest.Report) error {
+func (s *suggestFlags) preview(ctx context.Context, reader *read.Reader, w *suggest.World, r *suggest.Report) {
 	c := preview.Change{Apply: suggestedGates(w, r)}
 	if len(c.Apply) == 0 {
-		return nil
+		return
 	}
 	pw := &preview.World{Now: w.Now, Declared: w.Gates, Policy: w.Policy}
 	nodes, gaps, err := reader.Snapshots(ctx, func(sets *gate.DaemonSets) gate.Needs {
@@ -242,7 +243,7 @@ func (s *suggestFlags) preview(ctx context.Context, reader *read.Reader, w *sugg
 		r.AddGap(suggest.Gap{What: "previews", Error: printer.OneLine(gaps[i].Err), Hides: "what new nodes would wait for"})
 	}
 	if err != nil {
-		return nil // without nodes, there are suggestions, but no previews
+		return // without nodes, there are suggestions, but no previews
 	}
 	if len(nodes) > 0 {
 		c.DaemonSets = r.Labelled(nodes[0].DaemonSets)
@@ -256,7 +257,6 @@ func (s *suggestFlags) preview(ctx context.Context, reader *read.Reader, w *sugg
 		answer = preview.Of(pw, c)
 	}
 	r.SetPreview(answer)
-	return nil
 }
 
 // appendGate appends the declared gate of this name, once.

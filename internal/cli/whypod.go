@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -76,14 +77,14 @@ func (w workload) explain(ctx context.Context, reader *read.Reader) (*pending.Ex
 		}
 	}
 	if pod.Spec.NodeName != "" || f.Rejected != "" {
-		return pending.Of(f), nil
+		return pending.Of(f), interruption(ctx)
 	}
 	declared, installed, err := declaredGates(ctx, reader)
 	if err != nil {
 		return nil, err
 	}
 	f.Gates = gateset.Reported(declared)
-	if err := readFleet(ctx, reader, f, completeSources(f.Gates, installed)); err != nil {
+	if err := cmp.Or(readFleet(ctx, reader, f, completeSources(f.Gates, installed)), interruption(ctx)); err != nil {
 		return nil, err
 	}
 	recorded := func(n pending.Node) bool { return len(n.Facts.Node.Records) > 0 }
