@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,7 +47,7 @@ func newReport(c *connection) *cobra.Command {
 			if len(args) > 0 {
 				return rejectArguments(cmd, args)
 			}
-			return errors.Join(o.check(), r.check())
+			return errors.Join(o.check(), r.check(o.format))
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -82,12 +84,16 @@ func (r *reportFlags) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&r.pods, "pods", true, "read all pods, to include when containers started and when the first workload pod was bound")
 	flags.StringVar(&r.poolLabel, "pool-label", "", "node label with the name of the node's pool (default the labels of Karpenter, GKE, EKS and AKS)")
 	flags.DurationVar(&r.within, "within", defaultWithin, "exclude events from percentiles that happened later than this after the node's creation")
-	flags.StringVar(&r.file, "output-file", "", "write to this file instead of standard output")
+	flags.StringVar(&r.file, "output-file", "", "write to this file instead of standard output (-)")
 }
 
-func (r *reportFlags) check() error {
+func (r *reportFlags) check(format string) error {
 	if r.within <= 0 {
 		return fmt.Errorf("--within=%s excludes everything: it must be greater than 0", r.within)
+	}
+	extension := strings.ToLower(filepath.Ext(r.file))
+	if format != formatHTML && (extension == ".html" || extension == ".htm") {
+		return fmt.Errorf("%s would not contain HTML: add -o html, or use another extension", r.file)
 	}
 	return nil
 }
@@ -160,7 +166,7 @@ func (r *reportFlags) write(out io.Writer, answer *report.Report, o *output) err
 	if err != nil {
 		return err
 	}
-	if r.file != "" {
+	if r.file != "" && r.file != "-" {
 		if err := os.WriteFile(r.file, b.Bytes(), 0o644); err != nil {
 			return fmt.Errorf("writing the report: %w", err)
 		}

@@ -49,3 +49,25 @@ clusters:
 		}
 	}
 }
+
+// A file has the content that its name promises, and - is standard output.
+func TestReportFile(t *testing.T) {
+	a := newAPIServer(t, smallCluster())
+	t.Chdir(t.TempDir())
+	_, want, _ := a.run(t, "report")
+	if status, out, stderr := a.run(t, "report", "--output-file", "-"); status != exitYes || out != want || want == "" {
+		t.Errorf("exit status %d:\n%s%s", status, out, stderr)
+	}
+	for _, file := range []string{"report.html", "report.HTM"} {
+		status, _, stderr := a.run(t, "report", "--output-file", file)
+		if want := "error: " + file + " would not contain HTML: add -o html, or use another extension\n"; status != exitError || stderr != want {
+			t.Errorf("exit status %d, want the error %q:\n%s", status, want, stderr)
+		}
+		if status, out, stderr := a.run(t, "report", "-o", "html", "--output-file", file); status != exitYes || out != "" {
+			t.Errorf("exit status %d:\n%s%s", status, out, stderr)
+		}
+	}
+	if entries, err := os.ReadDir("."); err != nil || len(entries) != 2 {
+		t.Errorf("the files are %v: %v", entries, err)
+	}
+}
