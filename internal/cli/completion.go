@@ -32,10 +32,10 @@ func Arguments(process []string) []string {
 	return append([]string{cobra.ShellCompRequestCmd}, args...)
 }
 
-// nodeNames completes node names, without those that are already arguments. oneNode
+// nodeNames completes node names, as NAME or TYPE/NAME, without those that are already arguments. oneNode
 // completes the first argument only.
 func (c *connection) nodeNames(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return c.complete(cmd, args, begun, func(ctx context.Context) ([]string, error) {
+	return complete(cmd, args, begun, nodeTypes, func(ctx context.Context) ([]string, error) {
 		reader, err := c.reader()
 		if err != nil {
 			return nil, err
@@ -51,34 +51,48 @@ func (c *connection) oneNode(cmd *cobra.Command, args []string, begun string) ([
 	return c.nodeNames(cmd, args, begun)
 }
 
-// gateNames completes names of NodeGates, without those that are already arguments.
+// gateNames completes names of NodeGates, as NAME or TYPE/NAME, without those that are already
+// arguments.
 func (c *connection) gateNames(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return c.complete(cmd, args, begun, func(ctx context.Context) ([]string, error) {
-		reader, err := c.reader()
-		if err != nil {
-			return nil, err
-		}
-		declared, err := reader.Gates(ctx)
-		return namesOf(declared), err
-	})
+	return complete(cmd, args, begun, gateTypes, c.readGateNames)
 }
 
 // gateName completes the name of a NodeGate as the value of a flag.
 func (c *connection) gateName(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	return c.gateNames(cmd, nil, begun)
+	return complete(cmd, nil, begun, nil, c.readGateNames)
 }
 
-// complete returns the names with the given prefix, or none if they cannot be read.
-func (c *connection) complete(cmd *cobra.Command, args []string, begun string, read func(context.Context) ([]string, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
+func (c *connection) readGateNames(ctx context.Context) ([]string, error) {
+	reader, err := c.reader()
+	if err != nil {
+		return nil, err
+	}
+	declared, err := reader.Gates(ctx)
+	return namesOf(declared), err
+}
+
+// complete returns the names with the given prefix, which may begin with one of the types and a slash, or
+// none if they cannot be read.
+func complete(cmd *cobra.Command, args []string, begun string, types []string, read func(context.Context) ([]string, error)) ([]cobra.Completion, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	names, err := read(ctx)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveError
 	}
-	return slices.DeleteFunc(names, func(name string) bool {
-		return !strings.HasPrefix(name, begun) || slices.Contains(args, name)
-	}), cobra.ShellCompDirectiveNoFileComp
+	kind, name, typed := strings.Cut(begun, "/")
+	if typed = typed && slices.Contains(types, kind); typed {
+		begun = name
+	}
+	names = slices.DeleteFunc(names, func(name string) bool {
+		return !strings.HasPrefix(name, begun) || slices.ContainsFunc(args, func(arg string) bool { return arg == name || strings.HasSuffix(arg, "/"+name) })
+	})
+	if typed {
+		for i := range names {
+			names[i] = kind + "/" + names[i]
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeFlags registers completion for the values of the flags that verbs have in
