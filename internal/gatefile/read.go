@@ -99,7 +99,7 @@ func (s snapshot) fingerprint() [sha256.Size]byte {
 
 // Declared returns the gates that a stream of YAML or JSON documents declares, in their
 // order. It sets defaults and validates the gates like the API server. Objects of other
-// kinds are ignored, also in a v1 List. name is the name of the stream in errors. The error
+// kinds are ignored, also in a v1 List, and so is null. name is the name of the stream in errors. The error
 // contains all problems of the stream.
 func Declared(name string, content []byte) ([]*v1alpha1.NodeGate, error) {
 	var gates []*v1alpha1.NodeGate
@@ -235,7 +235,7 @@ func (f file) documents() []document {
 	for line := range strings.Lines(string(f.content[length:])) {
 		if separator.MatchString(line) {
 			end()
-			line = "   " + line[3:] // a document may start on the same line
+			line = "   " + strings.TrimLeft(line[3:], " \t") // a document may start on the same line
 		}
 		number++
 		if content := strings.TrimSpace(line); first == 0 && content != "" && !strings.HasPrefix(content, "#") {
@@ -305,7 +305,7 @@ func (d document) declarations(ignoreOthers bool) ([]declaration, error) {
 	mixed := list.APIVersion == "v1" && list.Kind == "List"
 	isList := mixed || list.APIVersion == v1alpha1.GroupVersion.String() && list.Kind == crd.Kind+"List"
 	switch {
-	case ignoreOthers && isOther(data):
+	case ignoreOthers && (string(data) == "null" || isOther(data)): // like kubectl
 		return nil, nil
 	case err != nil || !isList: // Decode returns the errors of an invalid document
 		return d.gate()

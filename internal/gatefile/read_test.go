@@ -63,6 +63,7 @@ func TestGates(t *testing.T) {
 		"files, by the gates' names":    {map[string]string{"1.yaml": c, "2.yml": a, "3.json": b}, "a b c"},
 		"documents":                     {map[string]string{"x.yaml": a + "---\n" + b + "---\n" + c}, "a b c"},
 		"a document on the separator":   {map[string]string{"x.yaml": "--- " + a + "--- # of b\n" + b}, "a b"},
+		"tabs after separators":         {map[string]string{"x.yaml": "---\t" + a + "---\t# of b\n" + b + "---\t\n" + c}, "a b c"},
 		"empty documents and comments":  {map[string]string{"x.yaml": "# gates\n---\n---\n" + a + "---\n# the end\n---"}, "a"},
 		"carriage returns":              {map[string]string{"x.yaml": strings.ReplaceAll(a+"---\n"+b, "\n", "\r\n")}, "a b"},
 		"a separator within a text":     {map[string]string{"x.yaml": strings.TrimSuffix(a, "}\n") + ", status: {conditions: [{message: '---x'}]}}"}, "a"},
@@ -111,6 +112,7 @@ func TestGatesRefuses(t *testing.T) {
 		"nothing":              {nil, []string{"no file has the extension .yaml or .yml or .json", "kind: NodeGateList, items: []"}},
 		"other files only":     {map[string]string{"gates.txt": a}, []string{"no file has the extension"}},
 		"an empty file":        {map[string]string{"x.yaml": ""}, []string{"x.yaml: the file is empty"}},
+		"null only":            {map[string]string{"x.yaml": "null\n"}, []string{"x.yaml:1: the document is empty"}},
 		"comments only":        {map[string]string{"x.yaml": "# gates\n---\n"}, []string{"x.yaml: the file is empty"}},
 		"a good and a bad one": {map[string]string{"good.yaml": a, "bad.yaml": "\nkind: [\n"}, []string{"bad.yaml:2: ", "line 2"}},
 		"invalid YAML, with its line": {
@@ -229,6 +231,7 @@ func TestDeclared(t *testing.T) {
 		{name: "only other objects in a list", content: "{apiVersion: v1, kind: List, items: [{apiVersion: v1, kind: ConfigMap}]}", want: ""},
 		{name: "an item without a kind", content: "{apiVersion: v1, kind: List, items: [{apiVersion: v1}, " + object(t, one) + "]}", want: "one", err: "f:1: items[0]: "},
 		{name: "another object in a list of gates", content: "{apiVersion: nodegate.dev/v1alpha1, kind: NodeGateList, items: [{apiVersion: v1, kind: ConfigMap}]}", err: "f:1: items[0]: "},
+		{name: "documents without an object", content: "null\n---\n" + one + "---\n~\n---\nnull # two\n---\n" + two, want: "one two"},
 		{name: "no gate", content: "apiVersion: v1\nkind: ConfigMap\n", want: ""},
 		{name: "a broken rule", content: one + "---\n" + strings.Replace(two, "NoSchedule", "NoExecute", 1), want: "one", err: "f:9: "},
 		{name: "no kind", content: "spec: {}\n", err: "f:1: "},
