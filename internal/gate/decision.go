@@ -5,6 +5,7 @@ package gate
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 	"time"
 
@@ -84,12 +85,11 @@ const (
 // Verdict returns the verdict about a gate, or nil if the gate does not concern the
 // node.
 func (d *Decision) Verdict(name string) *Verdict {
-	for i := range d.Verdicts {
-		if d.Verdicts[i].Gate == name {
-			return &d.Verdicts[i]
-		}
+	i, found := sort.Find(len(d.Verdicts), func(i int) int { return strings.Compare(name, d.Verdicts[i].Gate) })
+	if !found {
+		return nil
 	}
-	return nil
+	return &d.Verdicts[i]
 }
 
 // Verdict is the decision about one gate on the node.

@@ -69,9 +69,9 @@ func (w *World) decide(set *gateset.Set, f gate.Facts, granted map[string]bool) 
 	f.Allowed = w.Policy.Allowed
 	f.Granted = granted
 	f.AllPods = w.podsOn(f.Node.Name)
-	f.LeftSince = make(map[string]time.Time, len(set.Gates)) // as if LeavesAfter had passed, for the final state
-	for i := range set.Gates {
-		f.LeftSince[set.Gates[i].Name] = w.Now.Add(-gate.LeavesAfter)
+	f.LeftSince = make(map[string]time.Time, len(f.Node.Records)) // as if LeavesAfter had passed, for the final state
+	for name := range f.Node.Records {
+		f.LeftSince[name] = w.Now.Add(-gate.LeavesAfter)
 	}
 	return set.Decide(&f, w.Now)
 }

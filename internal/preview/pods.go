@@ -133,11 +133,19 @@ func (t *predictor) problems(g *gate.Gate) []string {
 			out = append(out, fmt.Sprintf("signal %s: %s (%s)", s.Name, r.Message(), r.Reason))
 		}
 	}
-	for _, d := range signal.Deadlocks(t.after.Gates, sets, t.labels())[g.Name] {
+	for _, d := range t.deadlocks[g.Name] {
 		out = append(out, fmt.Sprintf("deadlock: the gate waits for DaemonSet %s, which does not tolerate the taint of gate %s, and gate %[2]s waits for DaemonSet %[3]s, which does not tolerate this gate's taint: on a new node, neither gate opens",
 			d.Daemon, d.With, d.Other))
 	}
 	return out
+}
+
+// findDeadlocks determines once which gates wait for each other's DaemonSets: each pair of gates is
+// compared.
+func (t *predictor) findDeadlocks() {
+	if len(t.nodes) > 0 {
+		t.deadlocks = signal.Deadlocks(t.after.Gates, t.nodes[0].DaemonSets, t.labels())
+	}
 }
 
 // labels returns an iterator over the labels of all nodes.

@@ -11,6 +11,7 @@ import (
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/signal"
 )
 
 // Of returns the effect of a change on a world.
@@ -25,6 +26,7 @@ func Of(w *World, c Change) *Preview {
 		}
 	}
 	t.predict()
+	t.findDeadlocks()
 	p := &Preview{Time: w.Now.UTC(), Nodes: len(w.Nodes), Gates: []Gate{}}
 	names := slices.Clone(c.Delete)
 	for i := range c.Apply {
@@ -55,6 +57,8 @@ type predictor struct {
 	outcomes []outcome
 	// budgets are the budgets with the change.
 	budgets budgets
+	// deadlocks are those of the gates after the change.
+	deadlocks map[string][]signal.Deadlock
 }
 
 // place is the scope of a budget.
