@@ -118,6 +118,8 @@ func (e *Gate) stateText(now time.Time) string {
 		text = "would be " + text + " (dry run)"
 	case e.Becomes != "":
 		text += printer.Elapsed(" for ", e.Since, now) + ", " + becomes[e.Becomes]
+	case e.State == v1alpha1.StateClosed && e.Reason == v1alpha1.ReasonAdopted:
+		text += printer.Elapsed(" for at least ", e.Since, now) // the taint may have been there for longer
 	default:
 		text += printer.Elapsed(" for ", e.Since, now)
 	}

@@ -88,6 +88,9 @@ spec:
 func TestTextHasTheReason(t *testing.T) {
 	for name, c := range map[string]struct{ spec, record, want string }{
 		"an open gate in dry run": {"mode: DryRun", clitest.Opened, "open for 50m, about to release the node, because its mode was changed to DryRun (DryRun)"},
+		"a taint that was there before": {
+			"", strings.Replace(clitest.Birth, `"Birth"`, `"Adopted"`, 1), "closed for at least 60m, because the node already carried the taint (Adopted)",
+		},
 		"a reason that is unknown": {
 			"", strings.Replace(clitest.Birth, `"Birth"`, `"Newer"`, 1), "closed for 60m (Newer)",
 		},
