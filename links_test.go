@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -19,6 +20,13 @@ var (
 	heading = regexp.MustCompile(`^#{1,6} +(.*?) *#*$`)
 	target  = regexp.MustCompile(`<a (?:id|name)="([^"]+)">`)
 	linked  = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+
+	code = regexp.MustCompile("`[^`]*`")
+	// hidden matches a placeholder in prose that is not escaped: GitHub takes it for HTML and removes it.
+	hidden = regexp.MustCompile(`(?:^|[^\\])(<[a-z][a-z -]*>)`)
+	// capitals matches a command with a placeholder as usage lines have it.
+	capitals = regexp.MustCompile("(?:kubectl|nodegate) [^|`#\n]*[ /.](?:NODE|GATE|NAME|NAMESPACE|NS|DAEMONSET|KEY|FILE|DIR)\\b")
+	usage    = []string{"docs/reference/kubectl-gate.md", "docs/reference/programs.md"}
 )
 
 // proseOf returns a page without its code, which contains no links or headings.
@@ -138,6 +146,20 @@ func TestEveryPageIsReachable(t *testing.T) {
 	for _, page := range pages(t) {
 		if !reached[page] && !reached[filepath.Dir(page)] {
 			t.Errorf("%s is not reachable from the README", page)
+		}
+	}
+}
+
+// Pages write placeholders as kubernetes.io does: kubectl gate why <node>. Only the usage
+// lines of commands have capitals, as those of kubectl.
+func TestPlaceholders(t *testing.T) {
+	for _, page := range pages(t) {
+		text := read(t, page)
+		for _, match := range hidden.FindAllStringSubmatch(code.ReplaceAllString(proseOf(text), "code"), -1) {
+			t.Errorf("%s: GitHub does not display %s: write it as code", page, match[1])
+		}
+		if found := capitals.FindString(text); found != "" && !slices.Contains(usage, page) {
+			t.Errorf("%s: write the placeholder in %q in lower case and angle brackets", page, found)
 		}
 	}
 }

@@ -207,7 +207,7 @@ type NodeGateSpec struct {
 
 	// reopen specifies whether a closed closeWhen gate opens automatically when one
 	// of its signals no longer holds, or only when a user removes the taint
-	// (kubectl taint node NAME KEY-). A gate that a user opened does not close
+	// (kubectl taint node <node> <key>-). A gate that a user opened does not close
 	// again until at least one of its signals has stopped holding. Manual requires
 	// closeWhen.
 	// +optional

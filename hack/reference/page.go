@@ -72,7 +72,9 @@ func (p *page) fields(prefix string, s schema) {
 }
 
 func (p *page) field(path, name string, s schema, required bool) {
-	fmt.Fprintf(p.out, "### `%s`\n\n%s.\n\n%s\n\n", path, strings.Join(traits(name, s, required), ", "), text(s.Description))
+	// In Markdown, a placeholder such as <node> is HTML, which is not displayed.
+	description := strings.ReplaceAll(text(s.Description), "<", `\<`)
+	fmt.Fprintf(p.out, "### `%s`\n\n%s.\n\n%s\n\n", path, strings.Join(traits(name, s, required), ", "), description)
 	p.choices(path, s)
 	p.rules(s)
 	p.example(path)

@@ -186,7 +186,7 @@ func (n *nidhogg) noteDifferences() {
 		"controller keeps or, while a rollout with maxSurge is in progress, one of them")
 	n.noteInput(fmt.Sprintf("the annotation %s/ready-since is not written; its readers can use the gates' status and metrics instead", n.prefix))
 	n.noteInput("taints under " + n.prefix + "/ that belong to none of the gates stay on nodes for ever, because nidhogg no longer removes them: list them with " +
-		"\"kubectl get nodes -o yaml | grep -o 'key: " + n.prefix + "/.*' | sort | uniq -c\", and remove each with \"kubectl taint nodes --all KEY-\"")
+		"\"kubectl get nodes -o yaml | grep -o 'key: " + n.prefix + "/.*' | sort | uniq -c\", and remove each with \"kubectl taint nodes --all <key>-\"")
 	if n.delay > 0 {
 		n.noteInput("the DaemonSet must have been ready for taintRemovalDelayInSeconds without interruption (openAfterSeconds); nidhogg waits without checking again")
 	}

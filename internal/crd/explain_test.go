@@ -62,7 +62,7 @@ func TestDescriptionsAreNotWrapped(t *testing.T) {
 
 func TestDescriptionOfAnEnumeration(t *testing.T) {
 	const want = `reopen specifies whether a closed closeWhen gate opens automatically when one of its signals no longer holds, ` +
-		`or only when a user removes the taint (kubectl taint node NAME KEY-). ` +
+		`or only when a user removes the taint (kubectl taint node <node> <key>-). ` +
 		`A gate that a user opened does not close again until at least one of its signals has stopped holding. Manual requires closeWhen.
 
 Defaults to Automatic.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -808,6 +809,9 @@ func TestFixesForCloseWhen(t *testing.T) {
 	}
 }
 
+// commandInMessage matches a command, which messages quote and pages write as code.
+var commandInMessage = regexp.MustCompile(`'(kubectl [^']*)'`)
+
 // docs/lint.md has a section about each rule, with its severity, fix and what it reads, and no
 // other.
 func TestEveryRuleIsDocumented(t *testing.T) {
@@ -830,7 +834,7 @@ func TestEveryRuleIsDocumented(t *testing.T) {
 			kinds = append(kinds, string(kind))
 		}
 		reads := cmp.Or(strings.Join(kinds, ", "), "only the gates")
-		for _, text := range []string{"- **Do:** " + rule.Do, "- **Reads:** " + reads + "."} {
+		for _, text := range []string{"- **Do:** " + commandInMessage.ReplaceAllString(rule.Do, "`$1`"), "- **Reads:** " + reads + "."} {
 			if !strings.Contains(sections[title], text) {
 				t.Errorf("docs/lint.md: %s: missing: %s", rule.ID, text)
 			}

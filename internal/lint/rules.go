@@ -44,7 +44,7 @@ var Rules = []Rule{
 	{
 		ID: "daemon-does-not-tolerate", Severity: Error, Needs: []Kind{DaemonSets}, check: daemonDoesNotTolerate,
 		Why: "The gate is deadlocked: it waits for the daemon, and its taint keeps the daemon off the node. With NoExecute, it also evicts a running daemon.",
-		Do:  "Add a toleration of the taint (operator Exists, without effect) to the DaemonSet's pod template, or run 'kubectl gate tolerate NAMESPACE/DAEMONSET'. The command requires that the gate is in the cluster: apply a new gate with mode DryRun first.",
+		Do:  "Add a toleration of the taint (operator Exists, without effect) to the DaemonSet's pod template, or run 'kubectl gate tolerate <namespace>/<daemonset>'. The command requires that the gate is in the cluster: apply a new gate with mode DryRun first.",
 	},
 	{
 		ID: "tolerations-not-added", Severity: Warning, Needs: []Kind{TolerationsPolicy}, check: tolerationsNotAdded,
@@ -149,7 +149,7 @@ var Rules = []Rule{
 	{
 		ID: "stray-taint", Severity: Warning, Needs: []Kind{Nodes}, check: strayTaint,
 		Why: "No gate with this key and this effect selects these nodes: no gate removes the taint, and it keeps pods off them.",
-		Do:  "Change the writer of the taint (the pool's taints, kubelet --register-with-taints) to the gate's effect, or the gate's nodeSelector to select the nodes. Then remove the taints that remain: kubectl taint nodes NAME KEY:EFFECT-.",
+		Do:  "Change the writer of the taint (the pool's taints, kubelet --register-with-taints) to the gate's effect, or the gate's nodeSelector to select the nodes. Then remove the taints that remain: 'kubectl taint nodes <node> <key>:<effect>-'.",
 	},
 	{
 		ID: "evicts-widely", Severity: Warning, Needs: []Kind{Nodes}, check: evictsWidely,
