@@ -25,7 +25,7 @@ var (
 	// hidden matches a placeholder in prose that is not escaped: GitHub takes it for HTML and removes it.
 	hidden = regexp.MustCompile(`(?:^|[^\\])(<[a-z][a-z -]*>)`)
 	// capitals matches a command with a placeholder as usage lines have it.
-	capitals = regexp.MustCompile("(?:kubectl|nodegate) [^|`#\n]*[ /.](?:NODE|GATE|NAME|NAMESPACE|NS|DAEMONSET|KEY|FILE|DIR)\\b")
+	capitals = regexp.MustCompile("(?:kubectl|nodegate|helm) [^|`#\n]*[ /.=](?:NODE|GATE|NAME|NAMESPACE|NS|DAEMONSET|KEY|FILE|DIR|TAG|REVISION)\\b")
 	usage    = []string{"docs/reference/kubectl-gate.md", "docs/reference/programs.md"}
 )
 
