@@ -56,7 +56,7 @@ func newControllerCommand() *cobra.Command {
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "path of a kubeconfig file (default the pod's ServiceAccount)")
 	flags.StringVar(&f.gates, "gates", "",
 		"directory, such as a mounted ConfigMap, from which NodeGates are read (*.yaml, *.yml and *.json) instead of from the API server, which then needs no CRD")
-	flags.StringVar(&f.process.Metrics.Address, "metrics-bind-address", ":8080", "address at which metrics and /nodes/NAME are served; 0 disables them")
+	flags.StringVar(&f.process.Metrics.Address, "metrics-bind-address", ":8080", "address at which metrics and /nodes/<name> are served; 0 disables them")
 	metricsSecureFlag(flags, &f.metricsSecure)
 	flags.StringVar(&f.process.Metrics.CertificateDir, "metrics-certificate-dir", "",
 		"directory, such as a mounted Secret, with tls.crt and tls.key for metrics (default a self-signed certificate in memory)")

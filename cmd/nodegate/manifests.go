@@ -30,7 +30,7 @@ func birthFlag(flags *pflag.FlagSet, birth *admission.Birth) {
 
 // metricsSecureFlag adds the flag --metrics-secure, which must be the same for both commands.
 func metricsSecureFlag(flags *pflag.FlagSet, secure *bool) {
-	flags.BoolVar(secure, "metrics-secure", true, "serve metrics and /nodes/NAME with TLS, to clients that the API server authorizes; "+
+	flags.BoolVar(secure, "metrics-secure", true, "serve metrics and /nodes/<name> with TLS, to clients that the API server authorizes; "+
 		"if false, serve them with plain HTTP, to every client that can reach the port; must be the same for 'manifests' and 'controller'")
 }
 

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
-// MetricsPort configures how a process serves metrics and /nodes/NAME. Every replica
+// MetricsPort configures how a process serves metrics and /nodes/<name>. Every replica
 // serves them.
 type MetricsPort struct {
 	// Address is the address to listen on; "0" disables the port.

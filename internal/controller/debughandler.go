@@ -14,7 +14,7 @@ import (
 )
 
 // nodesPath is the path, on the metrics port, of the states of all gates on one node: GET
-// /nodes/NAME. A gate's status counts these states, and names only a few nodes.
+// /nodes/<name>. A gate's status counts these states, and names only a few nodes.
 const nodesPath = "/nodes/"
 
 // gateReport is the last decided state of a gate on a node; the simulated state if the

@@ -110,7 +110,7 @@ const (
 	// metricsRoleName is the name of the ClusterRole that permits nodegate to authorize
 	// readers of metrics.
 	metricsRoleName = "nodegate-metrics-auth"
-	// MetricsReader is the ClusterRole of clients that may read metrics and /nodes/NAME.
+	// MetricsReader is the ClusterRole of clients that may read metrics and /nodes/<name>.
 	MetricsReader = "nodegate-metrics-reader"
 	// eventsRoleName is the name of the Role that permits nodegate to write Events about
 	// nodes.
