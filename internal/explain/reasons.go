@@ -59,7 +59,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingDaemonSetNotFound:         "create the DaemonSet, or correct the gate",
 	v1alpha1.ReadingDaemonSetBeingDeleted:     "create the DaemonSet again when it is deleted, or correct the gate; if the deletion does not end, find out which of its pods or finalizers remain",
 	v1alpha1.ReadingDaemonSetNotEligible:      "the DaemonSet does not run on this node: narrow the gate's nodeSelector, or allow the DaemonSet to run there",
-	v1alpha1.ReadingDaemonDoesNotTolerateGate: "the gate is deadlocked: add a toleration of the named taint to the DaemonSet's pod template: kubectl gate tolerate <namespace>/<daemonset>",
+	v1alpha1.ReadingDaemonDoesNotTolerateGate: "the gate is deadlocked: run kubectl gate tolerate --gate <gate>, or add a toleration of the named taint to the DaemonSet's pod template",
 	v1alpha1.ReadingNodeSetup:                 "wait: a cloud controller or provisioner is still setting up the node; see its own taints",
 	v1alpha1.ReadingNodeBeingSetUp:            "wait until the taint that the message names is removed: the node is being set up, drained or repaired",
 	v1alpha1.ReadingMissing:                   missingStep,

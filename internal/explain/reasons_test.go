@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
+	"github.com/nodegate/nodegate/internal/gate"
 )
 
 // constants returns the values of all constants of a type in a file of the API.
@@ -103,6 +104,16 @@ func TestEveryReadingHasANextStep(t *testing.T) {
 	} {
 		if row := rows[reading]; !contains(row, text) {
 			t.Errorf("%s: the runbook has %q, want %q", reading, row, text)
+		}
+	}
+}
+
+// The commands in next steps can be run as they are printed.
+func TestNextStepsHaveNoPlaceholders(t *testing.T) {
+	f := Facts{Node: gate.Facts{Node: gate.Node{Name: "n1"}}}
+	for reading, text := range nextSteps {
+		if text = f.expand(text, &Gate{Gate: "cni"}); strings.Contains(text, "<") {
+			t.Errorf("%s: %s", reading, text)
 		}
 	}
 }
