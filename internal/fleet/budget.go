@@ -130,13 +130,6 @@ func (l *Ledger) Reserving() []string {
 	return slices.AppendSeq(nodes, maps.Keys(l.uncertain))
 }
 
-// HasGates reports whether any node has a gate state.
-func (l *Ledger) HasGates() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.gates) > 0
-}
-
 // Release releases the reservations of a node whose write has certainly failed, unless
 // the outcome of an earlier write is uncertain.
 func (l *Ledger) Release(node string) {
