@@ -28,7 +28,7 @@ const (
 )
 
 // permission is a permission that RBAC may grant.
-type permission struct{ verb, group, resource, subresource string }
+type permission struct{ verb, resource, subresource string }
 
 var (
 	listPods  = permission{verb: "list", resource: "pods"}
@@ -181,7 +181,7 @@ func (r *permissions) review(ctx context.Context, what permission) bool {
 	defer cancel()
 	review := &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Verb: what.verb, Group: what.group, Resource: what.resource, Subresource: what.subresource,
+			Verb: what.verb, Resource: what.resource, Subresource: what.subresource,
 		}},
 	}
 	if err := r.client.Create(ctx, review); err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/nodegate/nodegate/internal/bypass"
 	"github.com/nodegate/nodegate/internal/fleet"
-	"github.com/nodegate/nodegate/internal/kube/write"
 	"github.com/nodegate/nodegate/internal/nodequeue"
 )
 
@@ -32,7 +31,6 @@ func (c *Controller) Start(ctx context.Context) error {
 	c.ledger.FollowRewinds(c.nodeFeed.Rewinds)
 	c.leading.Store(true)
 	defer c.leading.Store(false)
-	c.responses = write.Responses{}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var running sync.WaitGroup
