@@ -75,7 +75,7 @@ func (p *page) field(path, name string, s schema, required bool) {
 	// In Markdown, a placeholder such as <node> is HTML, which is not displayed.
 	description := strings.ReplaceAll(text(s.Description), "<", `\<`)
 	fmt.Fprintf(p.out, "### `%s`\n\n%s.\n\n%s\n\n", path, strings.Join(traits(name, s, required), ", "), description)
-	p.choices(path, s)
+	p.choices(s)
 	p.rules(s)
 	p.example(path)
 	switch {
@@ -165,7 +165,7 @@ func unquoted(raw []byte) string {
 }
 
 // choices lists the values of an enumeration.
-func (p *page) choices(path string, s schema) {
+func (p *page) choices(s schema) {
 	enum := s.Enum
 	if s.Type == "array" {
 		enum = s.Items.Schema.Enum

@@ -97,7 +97,7 @@ func meets(set labels.Set, requirements labels.Requirements) bool {
 }
 
 // hint returns what to check if a gate is not closed at birth.
-func (b Birth) hint(g *v1alpha1.NodeGate) string {
+func (b Birth) hint() string {
 	if b == ByWebhook {
 		return fmt.Sprintf("check that MutatingWebhookConfiguration %s exists, that Service %s has ready endpoints, "+
 			"and that every API server reaches them, trusts their certificate, and presents the client certificate that "+
@@ -119,7 +119,7 @@ func Proved(by Birth, g *v1alpha1.NodeGate, created *corev1.Node) error {
 	raw, recorded := created.Annotations[v1alpha1.RecordAnnotationPrefix+g.Name]
 	if !recorded {
 		return fmt.Errorf("new nodes are not closed: the API server created a probe node without a record of gate %q; %s",
-			g.Name, by.hint(g))
+			g.Name, by.hint())
 	}
 	record, err := gate.ParseRecord(raw)
 	if err != nil {

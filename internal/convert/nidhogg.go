@@ -75,7 +75,8 @@ func (n *nidhogg) configuration(root *yaml.Node) {
 	}
 	n.readTaint(f)
 	if f.has("taintRemovalDelayInSeconds") {
-		v, err := f["taintRemovalDelayInSeconds"], error(nil)
+		v := f["taintRemovalDelayInSeconds"]
+		var err error
 		if n.delay, err = strconv.Atoi(v.Value); err != nil || v.ShortTag() != "!!int" || n.delay < 0 {
 			n.errorf(v.line, "taintRemovalDelayInSeconds is not a number of seconds")
 		}

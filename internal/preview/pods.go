@@ -57,7 +57,7 @@ func (t *predictor) descheduled(g *gate.Gate, groups []Group) (all []Descheduled
 			profile := &policy.Profiles[j]
 			out, taints := t.evicted(g, groups,
 				func(f *gate.Facts, taint v1alpha1.Taint) bool {
-					return profile.Evicts(taint) && policy.Nodes.Matches(labels.Set(f.Node.Labels))
+					return profile.Evicts(taint) && policy.Nodes.Matches(f.Node.Labels)
 				},
 				func(p *gate.BoundPod) bool { return p.Owned && !p.Daemon && !p.Mirror })
 			if out != nil {

@@ -95,7 +95,7 @@ func (c *count) gate(name string) *gateCount {
 }
 
 func (c *count) node(n *Node) {
-	overdue, late := false, false
+	overdue := false
 	for i := range n.Gates {
 		g := &n.Gates[i]
 		overdue = overdue || g.Overdue && g.Holds()
@@ -108,7 +108,7 @@ func (c *count) node(n *Node) {
 		c.gate(name).closing++
 	}
 	opened, ok := n.Opened.After(n.Created)
-	late = ok && opened > c.within || n.Opened.Doubt == timeline.Again
+	late := ok && opened > c.within || n.Opened.Doubt == timeline.Again
 	if overdue {
 		c.overdue++
 	}

@@ -250,7 +250,7 @@ func (f *finder) labelSignal(ng *v1alpha1.NodeGate, d *daemon) *v1alpha1.DaemonS
 // selected DaemonSet has one of the keys, the label identifies that DaemonSet.
 func (f *finder) fitsLabels(of *v1alpha1.DaemonSetsSignal, d *daemon) bool {
 	for key := range of.Selector.MatchLabels {
-		if value, has := d.Labels[key]; has && value != string(of.Selector.MatchLabels[key]) {
+		if value, has := d.Labels[key]; has && value != of.Selector.MatchLabels[key] {
 			return false
 		}
 		for i := range f.daemons {

@@ -97,7 +97,7 @@ func (f *finder) match(p *Preset) (m match, found bool) {
 	}
 	if selector, err := p.Gate.Spec.NodeSelector.AsSelector(); err == nil {
 		for _, n := range f.Nodes {
-			if selector.Matches(labels.Set(n.Labels)) {
+			if selector.Matches(n.Labels) {
 				m.selected++
 			}
 		}

@@ -53,7 +53,7 @@ func (h *OverrideWriter) Override(ctx context.Context, node *corev1.Node, gateNa
 // RemoveTaint removes a taint, by key and effect, from a node that was read. It returns
 // ErrNoTaint if the node does not have it.
 func (h *OverrideWriter) RemoveTaint(ctx context.Context, node *corev1.Node, taint v1alpha1.Taint) error {
-	i := indexOf(node.Spec.Taints, corev1.Taint{Key: taint.Key, Effect: corev1.TaintEffect(taint.Effect)})
+	i := indexOf(node.Spec.Taints, taint.Core())
 	if i < 0 {
 		return ErrNoTaint
 	}
