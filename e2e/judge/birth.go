@@ -49,27 +49,17 @@ func (t *trial) inForceAtBirth(window []int64, gate *v1alpha1.NodeGate) bool {
 		m := t.Moment(revision)
 		ng := m.Gate(gate.Name)
 		if ng == nil || ng.UID != gate.UID || ng.Generation != gate.Generation || ng.Spec.Follows() || !ng.Spec.Enforces() ||
-			!isTrue(ng, v1alpha1.ConditionReady) || !m.Exists(revisions.KindPolicy, birthPolicy) || !m.Exists(revisions.KindBinding, birthPolicy) {
+			!hasCondition(ng, v1alpha1.ConditionReady, metav1.ConditionTrue) || !m.Exists(revisions.KindPolicy, birthPolicy) || !m.Exists(revisions.KindBinding, birthPolicy) {
 			return false
 		}
 	}
 	return len(window) > 0
 }
 
-// isTrue reports whether a condition of the gate is True for its current generation.
-func isTrue(ng *v1alpha1.NodeGate, condition string) bool {
+// hasCondition reports whether a condition of the gate has this status for its current generation.
+func hasCondition(ng *v1alpha1.NodeGate, condition string, status metav1.ConditionStatus) bool {
 	c := meta.FindStatusCondition(ng.Status.Conditions, condition)
-	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == ng.Generation
-}
-
-// conditionStatus returns the status of a condition of the gate; Unknown if the
-// condition does not exist.
-func conditionStatus(ng *v1alpha1.NodeGate, condition string) metav1.ConditionStatus {
-	c := meta.FindStatusCondition(ng.Status.Conditions, condition)
-	if c == nil {
-		return metav1.ConditionUnknown
-	}
-	return c.Status
+	return c != nil && c.Status == status && c.ObservedGeneration == ng.Generation
 }
 
 // newFor is how long after its creation a node without a record of a gate counts as

@@ -25,6 +25,12 @@ func isBudgeted(reason v1alpha1.Reason) bool {
 	return false
 }
 
+// isClosedUnderBudget reports whether the node counts against the gate's budget.
+func isClosedUnderBudget(node *corev1.Node, gate string) bool {
+	r, _ := recordOf(node, gate)
+	return r.needsBudget()
+}
+
 // judgeClosing judges a write of nodegate that closes a gate, or changes the recorded
 // reason of a closed gate (S4).
 func (t *trial) judgeClosing(c *change, gate string, before, after record) {
@@ -41,16 +47,11 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 		t.violation(RuleClosing, c, gate, what, "%s", why)
 	}
 	t.judgeRole(c, gate, before, after)
-	counted := before.State == v1alpha1.StateClosed && isBudgeted(before.Reason)
-	if !isBudgeted(reason) || counted || facts.TaintOn(c.before, after.taint()) != nil { // a taint that exists changes nothing for pods
+	if !isBudgeted(reason) || before.needsBudget() || facts.TaintOn(c.before, after.taint()) != nil { // a taint that exists changes nothing for pods
 		return
 	}
 	t.checked(RuleClosing, "closings under a budget")
-	underBudget := func(node *corev1.Node) bool {
-		r, _ := recordOf(node, gate)
-		return r.State == v1alpha1.StateClosed && isBudgeted(r.Reason)
-	}
-	if closed, allowed := t.budget(c, gate, underBudget); closed > allowed {
+	if closed, allowed := t.budget(c, gate, isClosedUnderBudget); closed > allowed {
 		t.violation(RuleClosing, c, gate, what, "with this node, %d nodes of the zone are closed, but the budget is %d", closed, allowed)
 	}
 }
@@ -58,29 +59,21 @@ func (t *trial) judgeClosing(c *change, gate string, before, after record) {
 // unjustifiedClosing returns why no moment of the window supports the recorded reason, or
 // "" if one does.
 func (t *trial) unjustifiedClosing(c *change, gate string, before, after record, reason v1alpha1.Reason) string {
-	first := ""
 	if before.own().State != v1alpha1.StateClosed && t.isRefused(c, gate) {
 		return "the gate is not accepted"
 	}
-	for _, m := range t.ofGate(t.window(c), c, gate) {
+	return whyNone(t.ofGate(t.window(c), c, gate), func(m revisions.Moment) string {
 		ng := m.Gate(gate)
-		why := ""
 		switch {
 		case ng == nil:
-			why = "the gate does not exist"
+			return "the gate does not exist"
 		case ng.Spec.Mode == v1alpha1.ModePaused || ng.Spec.Mode == v1alpha1.ModeDryRun:
-			why = "the gate is in mode " + string(ng.Spec.Mode)
+			return "the gate is in mode " + string(ng.Spec.Mode)
 		case !facts.Selects(ng, m.Node(c.name)):
-			why = "the gate does not select the node"
-		default:
-			why = t.unfounded(c, m, ng, before, after, reason)
+			return "the gate does not select the node"
 		}
-		if why == "" {
-			return ""
-		}
-		first = cmp.Or(first, why)
-	}
-	return first
+		return t.unfounded(c, m, ng, before, after, reason)
+	})
 }
 
 // unfounded returns why one moment does not support the reason, or "" if it does.
@@ -120,7 +113,6 @@ func (t *trial) unfounded(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, 
 // which an openWhen gate was open was a member, unless the record is that of an earlier Node.
 func (t *trial) unfoundedAdmission(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, before record, reason v1alpha1.Reason) string {
 	former := !before.Since.IsZero() && before.Since.Before(c.before.CreationTimestamp.Time)
-	carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return facts.TaintOn(m.Node(c.name), own) != nil })
 	own, _ := recordOf(c.before, ng.Name)
 	switch {
 	case before.State == v1alpha1.StateOpen && !former && !ng.Spec.Follows():
@@ -131,7 +123,7 @@ func (t *trial) unfoundedAdmission(c *change, m revisions.Moment, ng *v1alpha1.N
 		return "a closeWhen gate closes on no node because it is new"
 	case reason == v1alpha1.ReasonBirth:
 		return t.notNew(c, ng)
-	case !carries && !before.closed():
+	case !facts.CarriesAny(m.Node(c.name), ng) && !before.closed():
 		return "the node does not carry the taint"
 	}
 	return ""
@@ -276,7 +268,7 @@ func (t *trial) noneLost(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, e
 // budget returns the number of nodes in the node's zone that count against the gate's
 // budget, and the highest number that any moment of the window allows. Nodes that were
 // moved to the zone within the window do not count.
-func (t *trial) budget(c *change, gate string, counts func(*corev1.Node) bool) (n, allowed int) {
+func (t *trial) budget(c *change, gate string, counts func(node *corev1.Node, gate string) bool) (n, allowed int) {
 	window := t.window(c)
 	zone := facts.ZoneOf(c.after)
 	for _, m := range t.ofGate(window, c, gate) {
@@ -285,7 +277,7 @@ func (t *trial) budget(c *change, gate string, counts func(*corev1.Node) bool) (
 		}
 	}
 	for _, node := range t.Moment(c.revision).AllNodes() {
-		if !counts(node) || facts.ZoneOf(node) != zone {
+		if !counts(node, gate) || facts.ZoneOf(node) != zone {
 			continue
 		}
 		moved := slices.ContainsFunc(window, func(m revisions.Moment) bool {

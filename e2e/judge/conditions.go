@@ -55,8 +55,7 @@ func (t *trial) judgeConditions(c *change) {
 			continue
 		}
 		t.checked(RuleClosing, "conditions under a budget")
-		published := func(node *corev1.Node) bool { return isPublished(node, gate) }
-		if n, allowed := t.budget(c, gate, published); n > allowed {
+		if n, allowed := t.budget(c, gate, isPublished); n > allowed {
 			t.violation(RuleClosing, c, gate, what, "with this node, %d nodes of the zone have it, but the budget is %d", n, allowed)
 		}
 	}
@@ -76,13 +75,7 @@ func (t *trial) unpublished(c *change, gate string, condition corev1.NodeConditi
 	case !slices.ContainsFunc(t.specs(c, gate), publishes):
 		return "the gate does not publish it"
 	}
-	why := ""
-	for _, m := range t.window(c) {
-		if why = facts.Blocked(m.Node(c.name)); why == "" {
-			break
-		}
-	}
-	return why
+	return whyNone(t.window(c), func(m revisions.Moment) string { return facts.Blocked(m.Node(c.name)) })
 }
 
 // judgeFinalConditions judges that the Node finally has the conditions of exactly the gates that
@@ -97,12 +90,12 @@ func (t *trial) judgeFinalConditions(node *corev1.Node) {
 	}
 	for _, ng := range m.Gates() {
 		if t.unjudged(node, ng) == "" && (facts.Selects(ng, node) || !t.leaving(node, ng)) {
-			t.judgeFinalCondition(m, node, ng)
+			t.judgeFinalCondition(node, ng)
 		}
 	}
 }
 
-func (t *trial) judgeFinalCondition(m revisions.Moment, node *corev1.Node, ng *v1alpha1.NodeGate) {
+func (t *trial) judgeFinalCondition(node *corev1.Node, ng *v1alpha1.NodeGate) {
 	r, _ := recordOf(node, ng.Name)
 	has := isPublished(node, ng.Name)
 	if !ng.Spec.Deadline.Publishes() || !ng.Spec.Enforces() || !facts.Selects(ng, node) || !r.closed() || !r.Overdue {
@@ -113,17 +106,7 @@ func (t *trial) judgeFinalCondition(m revisions.Moment, node *corev1.Node, ng *v
 	}
 	t.checked(RuleQuiet, "nodes on which a gate's deadline has passed")
 	// A fit node that waits only for its group has no condition.
-	if !has && facts.Blocked(node) == "" && ng.Spec.OpenTogether == nil && t.published(m, ng, node) < maxReclosed(ng, m, facts.ZoneOf(node)) {
+	if !has && facts.Blocked(node) == "" && ng.Spec.OpenTogether == nil && t.admits(node, ng, isPublished) {
 		t.finalViolation(node, ng.Name, r, "its deadline has passed, the budget allows its condition, and the node does not have it")
 	}
-}
-
-// published returns the number of nodes in the node's zone that have the gate's condition.
-func (t *trial) published(m revisions.Moment, ng *v1alpha1.NodeGate, node *corev1.Node) (n int) {
-	for _, other := range m.AllNodes() {
-		if facts.ZoneOf(other) == facts.ZoneOf(node) && isPublished(other, ng.Name) {
-			n++
-		}
-	}
-	return n
 }

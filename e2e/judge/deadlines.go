@@ -3,7 +3,6 @@
 package judge
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -27,21 +26,16 @@ func (t *trial) unjustifiedByDeadline(c *change, name string, before record) str
 	case "":
 		return "the gate was not closed"
 	}
-	first := ""
-	for _, m := range t.ofGate(t.windowOfBoot(c), c, name) {
-		ng, why := m.Gate(name), facts.Blocked(m.Node(c.name))
+	return whyNone(t.ofGate(t.windowOfBoot(c), c, name), func(m revisions.Moment) string {
+		ng, blocked := m.Gate(name), facts.Blocked(m.Node(c.name))
 		switch {
 		case ng == nil || ng.Spec.Deadline == nil || ng.Spec.Deadline.Action != v1alpha1.DeadlineOpen:
-			why = "no deadline opens the gate"
-		case why == "" && !t.returnsOverdue(c, name, before):
-			why = t.notOverdue(c, ng, before)
+			return "no deadline opens the gate"
+		case blocked != "" || t.returnsOverdue(c, name, before):
+			return blocked
 		}
-		if why == "" {
-			return ""
-		}
-		first = cmp.Or(first, why)
-	}
-	return first
+		return t.notOverdue(c, ng, before)
+	})
 }
 
 // returnsOverdue reports whether the node returns without a reboot, and the gate's deadline had
@@ -170,21 +164,18 @@ func (t *trial) judgeOverdue(c *change, gate string, before, after record) {
 		return
 	}
 	t.checked(RuleClosing, "deadlines that have passed")
-	why := ""
-	for _, ng := range t.specs(c, gate) {
+	why := whyNone(t.specs(c, gate), func(ng *v1alpha1.NodeGate) string {
 		switch {
 		case ng == nil || ng.Spec.Deadline == nil:
-			why = "the gate has no deadline"
+			return "the gate has no deadline"
 		case before.State != v1alpha1.StateClosed:
-			why = "the gate was not closed"
-		default:
-			why = t.notOverdue(c, ng, before)
+			return "the gate was not closed"
 		}
-		if why == "" {
-			return
-		}
+		return t.notOverdue(c, ng, before)
+	})
+	if why != "" {
+		t.violation(RuleClosing, c, gate, "nodegate records that the gate's deadline has passed", "%s", why)
 	}
-	t.violation(RuleClosing, c, gate, "nodegate records that the gate's deadline has passed", "%s", why)
 }
 
 // judgeFinalDeadline judges a node on which a gate is closed and a signal does not hold (L): its

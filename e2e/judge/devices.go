@@ -4,6 +4,7 @@ package judge
 
 import (
 	"fmt"
+	"slices"
 
 	resourcev1 "k8s.io/api/resource/v1"
 
@@ -65,13 +66,12 @@ func (l evaluator) poolsOf(driver string) map[string]pool {
 
 // usableOf returns the number of devices without a taint that keeps pods off.
 func usableOf(devices []resourcev1.Device) (n int32) {
+	repels := func(t resourcev1.DeviceTaint) bool {
+		return t.Effect == resourcev1.DeviceTaintEffectNoSchedule || t.Effect == resourcev1.DeviceTaintEffectNoExecute
+	}
 	for i := range devices {
-		n++
-		for _, t := range devices[i].Taints {
-			if t.Effect == resourcev1.DeviceTaintEffectNoSchedule || t.Effect == resourcev1.DeviceTaintEffectNoExecute {
-				n--
-				break
-			}
+		if !slices.ContainsFunc(devices[i].Taints, repels) {
+			n++
 		}
 	}
 	return n

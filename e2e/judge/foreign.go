@@ -4,7 +4,6 @@ package judge
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/e2e/judge/facts"
@@ -207,7 +207,7 @@ func (t *trial) judgeOthers(c *change) {
 	if slices.Contains(t.Operators, c.by.User) {
 		return
 	}
-	for _, key := range slices.Sorted(maps.Keys(union(c.before.Annotations, c.after.Annotations))) {
+	for _, key := range sets.List(sets.KeySet(c.before.Annotations).Union(sets.KeySet(c.after.Annotations))) {
 		guarded := strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix) || strings.HasPrefix(key, v1alpha1.OverrideAnnotationPrefix)
 		was, had := c.before.Annotations[key]
 		is, has := c.after.Annotations[key]
@@ -215,13 +215,4 @@ func (t *trial) judgeOthers(c *change) {
 			t.violation(RuleForeign, c, strings.SplitN(key, "/", 2)[1], "annotation "+key+" is changed", "its writer is neither nodegate nor an operator")
 		}
 	}
-}
-
-func union(a, b map[string]string) map[string]string {
-	all := maps.Clone(a)
-	if all == nil {
-		all = make(map[string]string)
-	}
-	maps.Copy(all, b)
-	return all
 }

@@ -109,39 +109,33 @@ func (t *trial) unjustifiedByGroup(c *change, gate string, before record) string
 	if before.State == v1alpha1.StateOpen && before.Reason != v1alpha1.ReasonDeadlinePassed { // it stays open in a new boot
 		return ""
 	}
-	returned, why := before.returned(c.before), ""
-	for _, ng := range t.specs(c, gate) {
-		if ng == nil || ng.Spec.OpenTogether == nil || returned && !ng.Spec.ClosesTogether() {
+	return whyNone(t.specs(c, gate), func(ng *v1alpha1.NodeGate) string {
+		if ng == nil || ng.Spec.OpenTogether == nil || before.returned(c.before) && !ng.Spec.ClosesTogether() {
 			return ""
 		}
 		t.checked(RuleOpening, "openings with a group")
-		if why = t.incomplete(c, ng); why == "" {
-			return ""
-		}
-	}
-	return why
+		return t.incomplete(c, ng)
+	})
 }
 
 // incomplete returns why a node's group cannot have been complete for nodegate, or "" if it
 // can.
-func (t *trial) incomplete(c *change, ng *v1alpha1.NodeGate) (why string) {
-	for _, m := range t.window(c) {
+func (t *trial) incomplete(c *change, ng *v1alpha1.NodeGate) string {
+	return whyNone(t.window(c), func(m revisions.Moment) string {
 		node := m.Node(c.name)
 		name, others := groupOf(m, ng, node)
 		needed := neededIn(ng, append(others, node))
 		possible, _ := t.fitIn(c, ng, others)
 		switch {
 		case name == "":
-			why = "the node has no group"
+			return "the node has no group"
 		case needed == 0:
-			why = "the size of the node's group is unknown"
+			return "the size of the node's group is unknown"
 		case possible+1 < needed:
-			why = fmt.Sprintf("in group %s, at most %d nodes are fit, of at least %d", name, possible+1, needed)
-		default:
-			return ""
+			return fmt.Sprintf("in group %s, at most %d nodes are fit, of at least %d", name, possible+1, needed)
 		}
-	}
-	return why
+		return ""
+	})
 }
 
 // unfoundedByGroup is unfounded for a group that is incomplete.

@@ -3,6 +3,7 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -333,6 +334,19 @@ func (t *trial) ofGate(window []revisions.Moment, c *change, gate string) []revi
 		}
 	}
 	return all
+}
+
+// whyNone returns why none of these moments or specs passes a check, which returns why one does not, or
+// "". It is the reason of the first one, and "" if one passes or there are none.
+func whyNone[T any](all []T, check func(T) string) (first string) {
+	for _, one := range all {
+		why := check(one)
+		if why == "" {
+			return ""
+		}
+		first = cmp.Or(first, why)
+	}
+	return first
 }
 
 // evaluator returns an evaluator for a node in a moment, at a time. If evidence is true, pods from

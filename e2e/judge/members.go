@@ -3,12 +3,10 @@
 package judge
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -23,15 +21,9 @@ func (t *trial) notAdmitted(c *change, gate string, before record, reason v1alph
 	if was, _ := recordOf(c.before, gate); before.State != "" || text != "" && was.State == "" {
 		return ""
 	}
-	first := ""
-	for _, m := range t.ofGate(t.window(c), c, gate) {
-		why := t.notAdmittedIn(c, m, m.Gate(gate), reason)
-		if why == "" {
-			return ""
-		}
-		first = cmp.Or(first, why)
-	}
-	return first
+	return whyNone(t.ofGate(t.window(c), c, gate), func(m revisions.Moment) string {
+		return t.notAdmittedIn(c, m, m.Gate(gate), reason)
+	})
 }
 
 func (t *trial) notAdmittedIn(c *change, m revisions.Moment, ng *v1alpha1.NodeGate, reason v1alpha1.Reason) string {
@@ -143,7 +135,7 @@ func (t *trial) isRefused(c *change, gate string) bool {
 			continue
 		}
 		ng, exists := v.Object.(*v1alpha1.NodeGate)
-		if !exists || !isNotAccepted(ng) {
+		if !exists || !hasCondition(ng, v1alpha1.ConditionAccepted, metav1.ConditionFalse) {
 			return false
 		}
 		if t.Latest(v.Revision).Before(since) {
@@ -151,9 +143,4 @@ func (t *trial) isRefused(c *change, gate string) bool {
 		}
 	}
 	return false
-}
-
-func isNotAccepted(ng *v1alpha1.NodeGate) bool {
-	accepted := meta.FindStatusCondition(ng.Status.Conditions, v1alpha1.ConditionAccepted)
-	return accepted != nil && accepted.Status == metav1.ConditionFalse && accepted.ObservedGeneration == ng.Generation
 }

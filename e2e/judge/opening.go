@@ -184,33 +184,24 @@ func (t *trial) stillMember(c *change, gate string) string {
 func (t *trial) unjustifiedBySignals(c *change, name string, before record) string {
 	window := t.windowOfBoot(c)
 	now := t.Latest(c.revision)
-	first := ""
 	if len(window) == 0 {
 		return "the Node was re-created or rebooted just before"
 	}
-	for _, ng := range t.specs(c, name) {
-		why := ""
+	return whyNone(t.specs(c, name), func(ng *v1alpha1.NodeGate) (why string) {
 		switch {
 		case ng == nil:
-			why = "the gate does not exist"
+			return "the gate does not exist"
 		case ng.Spec.Mode == v1alpha1.ModePaused:
-			why = "the gate is paused"
+			return "the gate is paused"
 		case ng.Spec.Follows() && ng.Spec.Reopen == v1alpha1.ReopenManual && before.State == v1alpha1.StateClosed:
-			why = "the gate is reopened manually"
+			return "the gate is reopened manually"
 		case ng.Spec.Follows():
 			why = t.clearedIn(window, c, ng.Spec.CloseWhen, now)
 		default:
 			why = t.holdIn(window, c, ng, now)
 		}
-		if why == "" {
-			why = cmp.Or(t.tooSoon(c, ng, before), t.tooBrief(c, ng, before))
-		}
-		if why == "" {
-			return ""
-		}
-		first = cmp.Or(first, why)
-	}
-	return first
+		return cmp.Or(why, t.tooSoon(c, ng, before), t.tooBrief(c, ng, before))
+	})
 }
 
 // holdIn returns which of a gate's signals held in no moment of the window, or why

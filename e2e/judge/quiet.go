@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -112,7 +113,7 @@ func (t *trial) unjudged(node *corev1.Node, ng *v1alpha1.NodeGate) string {
 		return ""
 	case t.contended(node, ng):
 		return "nodes of gates that are contended"
-	case !isTrue(ng, v1alpha1.ConditionAccepted):
+	case !hasCondition(ng, v1alpha1.ConditionAccepted, metav1.ConditionTrue):
 		return "nodes of gates that are not accepted"
 	}
 	return ""
@@ -121,7 +122,7 @@ func (t *trial) unjudged(node *corev1.Node, ng *v1alpha1.NodeGate) string {
 // contended reports whether the gate is Contended and other writers have written its
 // taint on the node more than once.
 func (t *trial) contended(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
-	return conditionStatus(ng, v1alpha1.ConditionContended) == metav1.ConditionTrue &&
+	return meta.IsStatusConditionTrue(ng.Status.Conditions, v1alpha1.ConditionContended) &&
 		slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool { return t.foreignTaints[taintOf{node.Name, own.Key, own.Effect}] > 1 })
 }
 
@@ -137,10 +138,7 @@ func (t *trial) noteForeignTaints(c *change) {
 		return
 	}
 	for _, taint := range slices.Concat(c.before.Spec.Taints, c.after.Spec.Taints) {
-		has := func(n *corev1.Node) bool {
-			return slices.ContainsFunc(n.Spec.Taints, func(other corev1.Taint) bool { return other.MatchTaint(&taint) })
-		}
-		if has(c.before) != has(c.after) {
+		if carries(c.before, taint) != carries(c.after, taint) {
 			t.foreignTaints[taintOf{c.name, taint.Key, taint.Effect}]++
 		}
 	}
@@ -166,15 +164,15 @@ func (t *trial) judgeFinalTaints(node *corev1.Node) {
 	m := t.Moment(t.To)
 	for _, ng := range m.Gates() {
 		r, recorded := recordOf(node, ng.Name)
-		if !ng.Spec.Enforces() || !isTrue(ng, v1alpha1.ConditionAccepted) || t.contended(node, ng) || !facts.Selects(ng, node) {
+		if !ng.Spec.Enforces() || !hasCondition(ng, v1alpha1.ConditionAccepted, metav1.ConditionTrue) || t.contended(node, ng) || !facts.Selects(ng, node) {
 			continue
 		}
 		t.checked(RuleQuiet, "nodes' taints of a gate")
 		why := ""
 		if r.closed() {
 			why = closedWrongly(node, ng, r)
-		} else if recorded || ng.Spec.Follows() && ng.Spec.Reopen != v1alpha1.ReopenManual {
-			why = openWrongly(node, ng)
+		} else if (recorded || ng.Spec.Follows() && ng.Spec.Reopen != v1alpha1.ReopenManual) && hasUnrecordedTaint(node, ng) {
+			why = "its taint is present"
 		}
 		if why != "" {
 			t.finalViolation(node, ng.Name, r, why)
@@ -263,14 +261,11 @@ func (t *trial) judgeFinalGate(node *corev1.Node, ng *v1alpha1.NodeGate, r recor
 func (t *trial) judgeUnrecorded(node *corev1.Node, ng *v1alpha1.NodeGate, result reading) {
 	t.checked(RuleQuiet, "nodes without a record of a gate that selects them")
 	isNew := !node.CreationTimestamp.Before(&ng.CreationTimestamp) && t.End.Sub(node.CreationTimestamp.Time) < newFor-t.Quiet
-	carries := slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool {
-		return facts.TaintOn(node, own) != nil && holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) == ""
-	})
 	existing := ng.Spec.ExistingNodes
 	switch {
 	case isNew:
 		t.finalViolation(node, ng.Name, record{}, "the node is new to the gate")
-	case carries:
+	case hasUnrecordedTaint(node, ng):
 		t.finalViolation(node, ng.Name, record{}, "the node carries the gate's taint but is not adopted")
 	case result == holds && existing != "" && existing != v1alpha1.ExistingIgnore:
 		t.finalViolation(node, ng.Name, record{}, "its signals hold, and the gate adopts existing nodes")
@@ -382,12 +377,17 @@ func (t *trial) judgeFinalDetached(node *corev1.Node, ng *v1alpha1.NodeGate, r r
 // hasBudget reports whether one more node of the zone could be closed in the final
 // state.
 func (t *trial) hasBudget(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
-	m := t.Moment(t.To)
-	closed := 0
+	return t.admits(node, ng, isClosedUnderBudget)
+}
+
+// admits reports whether the gate's budget allows, in the final state, one more of the nodes of
+// the node's zone that count.
+func (t *trial) admits(node *corev1.Node, ng *v1alpha1.NodeGate, counts func(node *corev1.Node, gate string) bool) bool {
+	m, zone, n := t.Moment(t.To), facts.ZoneOf(node), 0
 	for _, other := range m.AllNodes() {
-		if r, _ := recordOf(other, ng.Name); r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) && facts.ZoneOf(other) == facts.ZoneOf(node) {
-			closed++
+		if facts.ZoneOf(other) == zone && counts(other, ng.Name) {
+			n++
 		}
 	}
-	return closed < maxReclosed(ng, m, facts.ZoneOf(node))
+	return n < maxReclosed(ng, m, zone)
 }

@@ -81,6 +81,9 @@ func (r record) own() record {
 	return r
 }
 
+// needsBudget reports whether the gate is closed for a reason that needs budget.
+func (r record) needsBudget() bool { return r.State == v1alpha1.StateClosed && isBudgeted(r.Reason) }
+
 // awaitsBoot reports whether the gate closed because the node was expected to reboot.
 func (r record) awaitsBoot() bool {
 	return r.Reason == v1alpha1.ReasonNodeSilent || r.Reason == v1alpha1.ReasonNodeShutdown

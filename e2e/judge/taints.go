@@ -139,14 +139,12 @@ func closedWrongly(node *corev1.Node, ng *v1alpha1.NodeGate, r record) string {
 	return ""
 }
 
-// openWrongly returns how the node's taints contradict that a gate is open, or "".
-func openWrongly(node *corev1.Node, ng *v1alpha1.NodeGate) string {
-	for _, own := range ng.Spec.Taints() {
-		if facts.TaintOn(node, own) != nil && holderOf(node, corev1.Taint{Key: own.Key, Effect: own.Effect}) == "" {
-			return "its taint is present"
-		}
-	}
-	return ""
+// hasUnrecordedTaint reports whether the node carries one of the gate's taints with which, according
+// to the records, no gate is closed.
+func hasUnrecordedTaint(node *corev1.Node, ng *v1alpha1.NodeGate) bool {
+	return slices.ContainsFunc(ng.Spec.Taints(), func(own v1alpha1.Taint) bool {
+		return facts.TaintOn(node, own) != nil && holderOf(node, own.Core()) == ""
+	})
 }
 
 // isRecordedValue reports whether a closed gate has the taint with its value, according to its
