@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
 
@@ -93,8 +91,7 @@ func Accept(gates []Gate, policy KeyPolicy) map[string]Acceptance {
 type claims map[claimKey]claim
 
 type claimKey struct {
-	key    string
-	effect corev1.TaintEffect
+	TaintID
 	dryRun bool // whether gates in dry run count as well
 }
 
@@ -112,7 +109,7 @@ type yield struct {
 // against returns the first taint of the gate that conflicts with an earlier claim.
 func (c claims) against(g *Gate) (v1alpha1.Taint, claim, bool) {
 	for _, t := range g.Taints() {
-		first, taken := c[claimKey{t.Key, t.Effect, g.Mode == v1alpha1.ModeDryRun}]
+		first, taken := c[claimKey{IDOf(t), g.Mode == v1alpha1.ModeDryRun}]
 		if taken && first.value != t.Value {
 			return t, first, true
 		}
@@ -123,7 +120,7 @@ func (c claims) against(g *Gate) (v1alpha1.Taint, claim, bool) {
 // add records the taints that the gate is the first to claim.
 func (c claims) add(g *Gate) {
 	for _, t := range g.Taints() {
-		for _, at := range []claimKey{{t.Key, t.Effect, true}, {t.Key, t.Effect, false}} {
+		for _, at := range []claimKey{{IDOf(t), true}, {IDOf(t), false}} {
 			if _, taken := c[at]; !taken && (at.dryRun || g.Mode != v1alpha1.ModeDryRun) {
 				c[at] = claim{g, t.Value}
 			}

@@ -129,12 +129,7 @@ func (d *decider) done() {
 // since returns the current time as it is written to records. It is never earlier than
 // the Node's creation, even if the clocks differ; otherwise the record would appear to
 // belong to a former Node.
-func (d *decider) since() time.Time {
-	if d.now.Before(d.Node.Created) {
-		return d.Node.Created
-	}
-	return d.now
-}
+func (d *decider) since() time.Time { return Latest(d.now, d.Node.Created) }
 
 // frozen reports whether the slot involves a taint that must not be changed. All gates
 // of a node are written in one patch, and a single forbidden taint would cause the API
@@ -243,8 +238,4 @@ func (d *decider) opened(g *Gate, reason v1alpha1.Reason) *Record {
 }
 
 // recheckAt requests that the decision is repeated at the given time or earlier.
-func (d *decider) recheckAt(at time.Time) {
-	if !at.IsZero() && (d.recheck.IsZero() || at.Before(d.recheck)) {
-		d.recheck = at
-	}
-}
+func (d *decider) recheckAt(at time.Time) { d.recheck = Earliest(d.recheck, at) }
