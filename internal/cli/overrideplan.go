@@ -103,14 +103,14 @@ func (s *overrider) planOverride(node *corev1.Node) (OverriddenNode, func(contex
 // effect returns the immediate effect of an override, given the gate's verdicts on the
 // node before and after. A nil verdict means that the gate does not apply to the node.
 func (s *overrider) effect(g *gate.Gate, node *corev1.Node, after *gate.Decision, was, is *gate.Verdict) string {
+	const without = ", currently without effect"
 	switch {
 	case g == nil:
 		return ""
 	case g.Mode == v1alpha1.ModePaused && is != nil && is.After != "": // an earlier override may be in effect
-		return ", currently without effect: the gate stays " + strings.ToLower(is.After)
-	}
-	if !s.takesEffect(is) {
-		return withoutEffect(g, is)
+		return without + ": the gate stays " + strings.ToLower(is.After)
+	case !s.takesEffect(is):
+		return without
 	}
 	wasClosed := was != nil && was.Before == v1alpha1.StateClosed
 	switch {
@@ -129,16 +129,6 @@ func (s *overrider) effect(g *gate.Gate, node *corev1.Node, after *gate.Decision
 // takesEffect reports whether the gate gets the state of the override, because of it.
 func (s *overrider) takesEffect(is *gate.Verdict) bool {
 	return is != nil && !is.DryRun && (is.After == v1alpha1.StateClosed) == (s.state == v1alpha1.StateClosed) && is.Overridden != nil && !is.Overridden.Until.IsZero()
-}
-
-// withoutEffect returns the text for an override that does not take effect. The state of a paused gate may be
-// that of an earlier override.
-func withoutEffect(g *gate.Gate, is *gate.Verdict) string {
-	const text = ", currently without effect"
-	if g.Mode == v1alpha1.ModePaused && is != nil && is.After != "" {
-		return text + ": the gate stays " + strings.ToLower(is.After)
-	}
-	return text
 }
 
 // warnings returns the reasons why an override has no effect, or one that may be

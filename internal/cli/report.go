@@ -4,6 +4,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,11 +144,7 @@ func (r *reportFlags) clusterName() string {
 	if err != nil {
 		return "" // the API server may be specified by flags only
 	}
-	name := raw.CurrentContext
-	if *r.Context != "" {
-		name = *r.Context
-	}
-	if context := raw.Contexts[name]; context != nil {
+	if context := raw.Contexts[cmp.Or(*r.Context, raw.CurrentContext)]; context != nil {
 		return context.Cluster
 	}
 	return ""

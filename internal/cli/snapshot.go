@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +48,7 @@ func takeSnapshot(ctx context.Context, reader *read.Reader, arg string) (*snapsh
 		return nil, err
 	case gatesErr != nil:
 		return nil, gatesErr
-	case !installed && !isRecorded(node):
+	case !installed && len(read.NodeFacts(node).Records) == 0:
 		return nil, fmt.Errorf("%w, and the node has no gate record", errNotInstalled)
 	}
 	s := &snapshot{gates: gateset.Reported(declared), now: reader.Now()}
@@ -126,16 +125,6 @@ func (s *snapshot) decide(ctx context.Context, reader *read.Reader) {
 	}
 	s.facts.AllPods = pods
 	s.decision = s.gates.Decide(&s.facts, s.now)
-}
-
-// isRecorded reports whether any gate has a record on the node.
-func isRecorded(node *corev1.Node) bool {
-	for key := range node.Annotations {
-		if strings.HasPrefix(key, v1alpha1.RecordAnnotationPrefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // messages returns the messages of read errors.

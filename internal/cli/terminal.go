@@ -77,21 +77,3 @@ func (l *progressLine) clear() {
 	}
 	l.last = ""
 }
-
-// lastError holds the last error of several goroutines, or nil.
-type lastError struct {
-	mu  sync.Mutex
-	err error
-}
-
-func (l *lastError) set(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.err = err
-}
-
-func (l *lastError) get() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.err
-}

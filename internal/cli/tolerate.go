@@ -161,8 +161,8 @@ func (f *tolerateFlags) plan(ctx context.Context, reader *read.Reader) ([]tolera
 		return nil, nil, err
 	}
 	sets, gaps := reader.DaemonSets(ctx, tolerate.Namespaces(entries))
-	for i := range gaps {
-		return nil, nil, describeRequestError(gaps[i].Err)
+	if len(gaps) > 0 {
+		return nil, nil, describeRequestError(gaps[0].Err)
 	}
 	plans, waited := tolerate.Of(entries, sets)
 	if len(f.daemonSets) == 0 {

@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
@@ -193,9 +195,9 @@ func (w *waiter) follow(ctx, bounded context.Context, reader *read.Reader, selec
 		line.show(w.tracker.Progress())
 		return false
 	}
-	var failure lastError
+	var failure atomic.Pointer[error] // the last one
 	err := reader.WatchNodeTaints(bounded, selection, onChange, func(err error) {
-		if failure.set(err); err != nil {
+		if failure.Store(&err); err != nil {
 			line.show("cannot reach the API server, retrying: " + printer.OneLine(err))
 		}
 	})
@@ -205,7 +207,7 @@ func (w *waiter) follow(ctx, bounded context.Context, reader *read.Reader, selec
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
 	case errors.Is(err, context.DeadlineExceeded):
-		return cmp.Or(w.stateUnknown(failure.get()), w.checkGate())
+		return cmp.Or(w.stateUnknown(ptr.Deref(failure.Load(), nil)), w.checkGate())
 	case err != nil:
 		return describeRequestError(err)
 	}
