@@ -131,9 +131,7 @@ func Proved(by Birth, g *v1alpha1.NodeGate, created *corev1.Node) error {
 			"instead of one for taint %s; PodTemplate %s is not up to date, or the API server, or a replica that serves the webhook, has not received it yet; "+staleHint,
 			g.Name, raw, taint, v1alpha1.BirthParameter)
 	}
-	if !slices.ContainsFunc(created.Spec.Taints, func(t corev1.Taint) bool {
-		return t.Key == g.Spec.Taint.Key && t.Value == g.Spec.Taint.Value && t.Effect == g.Spec.Taint.Effect
-	}) {
+	if !slices.ContainsFunc(created.Spec.Taints, func(t corev1.Taint) bool { return v1alpha1.TaintOf(t) == g.Spec.Taint }) {
 		return fmt.Errorf("new nodes are not closed: the API server created a probe node with the record of gate %q but without the taint %s; "+
 			"another admission policy or webhook for nodes removes it", g.Name, taint)
 	}

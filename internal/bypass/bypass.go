@@ -245,11 +245,11 @@ const (
 // current returns the gate's policy for bypassed pods and the node, if the opening is still
 // current: it is the same boot of the same Node, and the gate has been open since.
 func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Node, openingState) {
-	ng, listed := b.Gates().Declared[key.gate]
+	gates := b.Gates()
 	facts, known := b.Facts(key.node)
 	n := &facts.Node
 	switch {
-	case !listed || !ng.Spec.Enforces() || !ng.Spec.BypassedPods.Searched():
+	case !gates.HandlesBypassed(key.gate):
 		return "", nil, obsolete
 	case !known && !b.Gone(key.node):
 		return "", nil, unknown
@@ -261,7 +261,7 @@ func (b *Handler) current(key key, o *opening) (v1alpha1.BypassedPods, *gate.Nod
 	if err != nil || record.Override == v1alpha1.StateClosed || record.Since.After(o.closure.Until) {
 		return "", nil, obsolete
 	}
-	return ng.Spec.BypassedPods, n, current
+	return gates.Declared[key.gate].Spec.BypassedPods, n, current
 }
 
 // evict evicts pods, and returns whether another attempt is needed.

@@ -118,7 +118,7 @@ func (c *Controller) applyWithoutStamps(ctx context.Context, set *gateset.Set, f
 func (c *Controller) applyTaintsOnly(ctx context.Context, set *gateset.Set, n *gate.Node, d gate.Decision, denial error) error {
 	taints := slices.Clone(n.Taints)
 	for _, t := range d.Taints {
-		if !slices.ContainsFunc(n.Taints, func(had corev1.Taint) bool { return had.Key == t.Key && had.Effect == t.Effect }) {
+		if !slices.ContainsFunc(n.Taints, func(had corev1.Taint) bool { return had.MatchTaint(&t) }) {
 			taints = append(taints, t)
 		}
 	}

@@ -88,19 +88,14 @@ func (c *Compiler) Next() (compile func(*v1alpha1.NodeGate, string) (gate.Gate, 
 // compiled.
 func newExpressions(ng *v1alpha1.NodeGate) int {
 	sum, all := 0, signal.ExpressionsOf(&ng.Spec)
-	for _, text := range all.Nodes {
-		if !expression.IsCompiled(text) {
-			sum += len(text)
-		}
-	}
-	for _, text := range all.Objects {
-		if !expression.IsObjectCompiled(text) {
-			sum += len(text)
-		}
-	}
-	for _, text := range all.Devices {
-		if !expression.IsDeviceCompiled(text) {
-			sum += len(text)
+	for _, kind := range []struct {
+		texts      []string
+		isCompiled func(string) bool
+	}{{all.Nodes, expression.IsCompiled}, {all.Objects, expression.IsObjectCompiled}, {all.Devices, expression.IsDeviceCompiled}} {
+		for _, text := range kind.texts {
+			if !kind.isCompiled(text) {
+				sum += len(text)
+			}
 		}
 	}
 	return sum
