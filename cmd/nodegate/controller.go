@@ -70,7 +70,7 @@ func newControllerCommand() *cobra.Command {
 		"unique name of this replica in the Lease, such as that of its pod: after a restart, the replica leads again immediately (default a new name for each process)")
 	flags.BoolVar(&f.development, "development", false, "write human-readable logs instead of JSON")
 	flags.StringVar(&options.Namespace, "namespace", options.Namespace, "namespace in which nodegate is installed")
-	flags.IntVar(&options.Workers, "workers", 16, "number of nodes that are processed concurrently")
+	flags.IntVar(&options.Workers, "workers", controller.DefaultWorkers, "number of nodes that are processed concurrently")
 	flags.StringSliceVar(&options.TransientTaintPrefixes, "transient-taint-prefixes", nil,
 		"additional prefixes of taint keys that are temporary; nodegate ignores such taints when it determines which daemons should run on a node")
 	birthFlag(flags, &f.birth)

@@ -3,6 +3,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -28,6 +29,9 @@ import (
 	"github.com/nodegate/nodegate/internal/telemetry"
 )
 
+// DefaultWorkers is the default of Options.Workers.
+const DefaultWorkers = 16
+
 // Options configures a Controller. The zero value of a field selects a default, except
 // for required fields.
 type Options struct {
@@ -42,7 +46,7 @@ type Options struct {
 	PlainOptOut bool
 	// TransientTaintPrefixes contains key prefixes of further transient taints.
 	TransientTaintPrefixes []string
-	// Workers is the number of nodes that are processed concurrently. Defaults to 16.
+	// Workers is the number of nodes that are processed concurrently. Defaults to DefaultWorkers.
 	Workers int
 	// GiveUpLease makes Start return when patches have received no response for a while,
 	// so that another replica can become the leader.
@@ -115,9 +119,7 @@ func New(o Options, api client.WithWatch, m *telemetry.Metrics) *Controller {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
-	if o.Workers == 0 {
-		o.Workers = 16
-	}
+	o.Workers = cmp.Or(o.Workers, DefaultWorkers)
 	c := &Controller{
 		options: o, clock: o.Clock, log: o.Log, client: api, metrics: m,
 		ledger: fleet.NewLedger(), groups: fleet.NewGroups(), nodes: newNodeStates(),
