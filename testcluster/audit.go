@@ -15,11 +15,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// ReadAudit calls each for every completed request in an audit log, in the order of
-// the log. A request during which the API server panicked is completed, with status 500. It
-// ignores an incomplete last line, because the API server may still be writing it. It stops at
-// the first error that each returns.
-func ReadAudit(log io.Reader, each func(*auditv1.Event) error) error {
+func readAudit(log io.Reader, each func(*auditv1.Event) error) error {
 	reader := bufio.NewReader(log)
 	for number := 1; ; number++ {
 		line, err := reader.ReadBytes('\n')
@@ -40,7 +36,10 @@ func ReadAudit(log io.Reader, each func(*auditv1.Event) error) error {
 	}
 }
 
-// ReadAuditFile is like ReadAudit for a file, from an offset.
+// ReadAuditFile calls each for every completed request in an audit log from an offset on, in the
+// order of the log. A request during which the API server panicked is completed, with status 500.
+// It ignores an incomplete last line, because the API server may still be writing it. It stops at
+// the first error that each returns.
 func ReadAuditFile(path string, offset int64, each func(*auditv1.Event) error) error {
 	log, err := os.Open(path)
 	if err != nil {
@@ -50,7 +49,7 @@ func ReadAuditFile(path string, offset int64, each func(*auditv1.Event) error) e
 	if _, err := log.Seek(offset, io.SeekStart); err != nil {
 		return fmt.Errorf("reading the audit log: %w", err)
 	}
-	return ReadAudit(log, each)
+	return readAudit(log, each)
 }
 
 // AuditLength returns the length of the complete lines of an audit log: an offset for

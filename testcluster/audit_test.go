@@ -50,7 +50,7 @@ func TestReadAuditReadsCompletedRequests(t *testing.T) {
 {"stage":"ResponseComplete"}
 {"stage":"Panic"}
 `)
-	err := ReadAudit(log, func(event *auditv1.Event) error {
+	err := readAudit(log, func(event *auditv1.Event) error {
 		read = append(read, event.Stage)
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
@@ -27,7 +28,7 @@ type Patch struct {
 func (s *Server) Patches() []Patch {
 	s.patching.Lock()
 	defer s.patching.Unlock()
-	return s.patches[:len(s.patches):len(s.patches)]
+	return slices.Clip(s.patches)
 }
 
 var nodeResource = schema.GroupResource{Resource: "nodes"}

@@ -4,9 +4,6 @@ package meter
 
 import (
 	"fmt"
-	"io"
-	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -49,18 +46,9 @@ func (a Audit) Mark() (int64, error) { return testcluster.AuditLength(string(a))
 // Since returns the requests that have been answered since a mark. A watch is
 // included after it has ended.
 func (a Audit) Since(mark int64) ([]Request, error) {
-	file, err := os.Open(string(a))
-	if err != nil {
-		return nil, fmt.Errorf("reading the audit log: %w", err)
-	}
-	defer file.Close()
-	if _, err := file.Seek(mark, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("reading the audit log: %w", err)
-	}
 	var requests []Request
-	err = testcluster.ReadAudit(file, func(e *auditv1.Event) error {
-		uri, err := url.Parse(e.RequestURI)
-		r := Request{Verb: e.Verb, Received: e.RequestReceivedTimestamp.Time, DryRun: err == nil && uri.Query().Has("dryRun")}
+	err := testcluster.ReadAuditFile(string(a), mark, func(e *auditv1.Event) error {
+		r := Request{Verb: e.Verb, Received: e.RequestReceivedTimestamp.Time, DryRun: testcluster.IsDryRun(e)}
 		if o := e.ObjectRef; o != nil {
 			r.Resource, r.Subresource, r.Name = o.Resource, o.Subresource, o.Name
 		}
@@ -93,5 +81,5 @@ func NodeWrite(r Request) bool {
 // NodePatch reports whether a request is a PATCH of a Node, as nodegate sends it to
 // write taints: not of a subresource, and not a dry run. The response may be an error.
 func NodePatch(r Request) bool {
-	return r.Verb == "patch" && r.Resource == "nodes" && r.Subresource == "" && !r.DryRun
+	return r.Verb == "patch" && NodeWrite(r)
 }

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -160,11 +161,9 @@ func cpuDirectories(group procfs.Cgroup) []string {
 	if group.HierarchyID == 0 {
 		return []string{filepath.Join(root, group.Path), root}
 	}
-	for _, controller := range group.Controllers {
-		if controller == "cpu" {
-			mount := filepath.Join(root, strings.Join(group.Controllers, ","))
-			return []string{filepath.Join(mount, group.Path), mount}
-		}
+	if slices.Contains(group.Controllers, "cpu") {
+		mount := filepath.Join(root, strings.Join(group.Controllers, ","))
+		return []string{filepath.Join(mount, group.Path), mount}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@
 package gate
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,14 +105,7 @@ func TestRelease(t *testing.T) {
 }
 
 func namedOrAll(gates []string) func(string) bool {
-	return func(name string) bool {
-		for _, g := range gates {
-			if g == name {
-				return true
-			}
-		}
-		return len(gates) == 0
-	}
+	return func(name string) bool { return len(gates) == 0 || slices.Contains(gates, name) }
 }
 
 // For any node, everything that does not belong to a gate stays, in its order, and
