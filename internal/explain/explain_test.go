@@ -80,6 +80,11 @@ spec:
 		gates: []string{clitest.ByLabel("agent", "")},
 	},
 	{
+		name: "held-and-about-to-close", age: 3 * time.Minute,
+		gates:   []string{clitest.ByLabel("agent", ""), clitest.ByLabel("late", "")},
+		records: map[string]string{"agent": clitest.Birth},
+	},
+	{
 		name: "unreachable-and-overdue", age: time.Hour, ready: corev1.ConditionUnknown,
 		gates:   []string{clitest.ByLabel("agent", "deadline: {readySeconds: 600}")},
 		records: map[string]string{"agent": clitest.Birth},

@@ -19,20 +19,7 @@ import (
 // Text returns the explanation as human-readable text.
 func (e *Explanation) Text(m printer.Marks) string {
 	var b strings.Builder
-	holding := 0
-	for i := range e.Gates {
-		if e.Gates[i].holds() {
-			holding++
-		}
-	}
-	switch {
-	case holding > 0:
-		fmt.Fprintf(&b, "Node %s is held by %d of %d gates.\n", e.Node, holding, len(e.Gates))
-	case len(e.Gates) > 0:
-		fmt.Fprintf(&b, "No gate holds node %s.\n", e.Node)
-	default:
-		fmt.Fprintf(&b, "No gate applies to node %s.\n", e.Node)
-	}
+	b.WriteString(e.headline() + "\n")
 	if e.OptedOut {
 		fmt.Fprintf(&b, "Its label %s excludes it from all gates.\n", e.OptOutLabel)
 	}
@@ -53,6 +40,31 @@ func (e *Explanation) Text(m printer.Marks) string {
 		fmt.Fprintf(&b, "Incomplete: %s.\n", what)
 	}
 	return b.String()
+}
+
+// headline states by how many gates the node is held now, and by how many it is about to be.
+func (e *Explanation) headline() string {
+	now, next := 0, 0
+	for i := range e.Gates {
+		switch g := &e.Gates[i]; {
+		case !g.holds():
+		case g.State == v1alpha1.StateClosed && !g.TaintMissing:
+			now++
+		default:
+			next++
+		}
+	}
+	switch {
+	case len(e.Gates) == 0:
+		return fmt.Sprintf("No gate applies to node %s.", e.Node)
+	case now+next == 0:
+		return fmt.Sprintf("No gate holds node %s.", e.Node)
+	case now == 0:
+		return fmt.Sprintf("Node %s is about to be held by %d of %d gates.", e.Node, next, len(e.Gates))
+	case next == 0:
+		return fmt.Sprintf("Node %s is held by %d of %d gates.", e.Node, now, len(e.Gates))
+	}
+	return fmt.Sprintf("Node %s is held by %d of %d gates, and about to be held by %d more.", e.Node, now, len(e.Gates), next)
 }
 
 // write writes one gate: a line with its state, followed by rows with details.
