@@ -29,13 +29,17 @@ var errNo = errors.New("the answer is no")
 
 // Execute runs 'kubectl gate' with these arguments and returns its exit status.
 func Execute(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
+	return execute(ctx, newConnection(streams), args)
+}
+
+func execute(ctx context.Context, c *connection, args []string) int {
 	// An interrupted request returns the cause of the context's end. That of a signal need not be
 	// context.Canceled.
 	interrupted := ctx
 	ctx, cancel := context.WithCancel(context.WithoutCancel(interrupted))
 	defer cancel()
 	defer context.AfterFunc(interrupted, cancel)()
-	root := newRoot(streams)
+	root := newRoot(c)
 	root.SetArgs(args)
 	switch err := root.ExecuteContext(ctx); {
 	case err == nil:
@@ -43,7 +47,7 @@ func Execute(ctx context.Context, streams genericiooptions.IOStreams, args []str
 	case errors.Is(err, errNo):
 		return exitNo
 	default:
-		fmt.Fprintln(streams.ErrOut, "error:", printer.OneLine(err))
+		fmt.Fprintln(c.streams.ErrOut, "error:", printer.OneLine(err))
 		return exitError
 	}
 }
@@ -51,13 +55,12 @@ func Execute(ctx context.Context, streams genericiooptions.IOStreams, args []str
 // Command returns the 'kubectl gate' command for its documentation: it does not
 // depend on the user or the machine.
 func Command() *cobra.Command {
-	root := newRoot(genericiooptions.NewTestIOStreamsDiscard())
+	root := newRoot(newConnection(genericiooptions.NewTestIOStreamsDiscard()))
 	root.PersistentFlags().Lookup("cache-dir").DefValue = "$HOME/.kube/cache"
 	return root
 }
 
-func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
-	c := newConnection(streams)
+func newRoot(c *connection) *cobra.Command {
 	root := &cobra.Command{
 		Use:         "kubectl-gate",
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl gate"},
@@ -67,9 +70,9 @@ func newRoot(streams genericiooptions.IOStreams) *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.SetIn(streams.In)
-	root.SetOut(streams.Out)
-	root.SetErr(streams.ErrOut)
+	root.SetIn(c.streams.In)
+	root.SetOut(c.streams.Out)
+	root.SetErr(c.streams.ErrOut)
 	c.addConnectionFlags(root.PersistentFlags())
 	c.addVerbs(root)
 	return root

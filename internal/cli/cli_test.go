@@ -264,7 +264,7 @@ func TestInterruptedRequest(t *testing.T) {
 func TestNothingSteersTheTerminal(t *testing.T) {
 	var b bytes.Buffer
 	var o output
-	if err := o.print(&b, nil, func() string { return "a \"b\" ✓\n\x1b[2Jc\r\n" }); err != nil || b.String() != "a \"b\" ✓\n\\x1b[2Jc\\r\n" {
+	if err := o.print(t.Context(), &b, nil, func() string { return "a \"b\" ✓\n\x1b[2Jc\r\n" }); err != nil || b.String() != "a \"b\" ✓\n\\x1b[2Jc\\r\n" {
 		t.Errorf("printed %q: %v", b.String(), err)
 	}
 }

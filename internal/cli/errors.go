@@ -28,15 +28,6 @@ func describeRequestError(err error) error {
 	return err
 }
 
-// interruption returns an error if the command was interrupted. Reads that failed for this reason
-// must not be listed as read errors of an answer.
-func interruption(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return describeRequestError(err)
-	}
-	return nil
-}
-
 // isNetworkError reports whether a request failed because of the network. A url.Error alone does not
 // show this: it also contains the errors of credential plugins.
 func isNetworkError(err error) bool {

@@ -6,21 +6,24 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 )
 
 // An answer whose reading is interrupted is not printed as an incomplete one, whichever request was
 // interrupted. A report does not replace a file then.
 func TestInterruptedReading(t *testing.T) {
 	directory := t.TempDir()
+	t.Setenv("KUBECONFIG", filepath.Join(directory, "none"))
 	gate := filepath.Join(directory, "gate.yaml")
 	file := filepath.Join(directory, "report")
 	write := func(name, content string) {
@@ -47,6 +50,34 @@ func TestInterruptedReading(t *testing.T) {
 		}
 		if now, err := os.ReadFile(file); err != nil || string(now) != "before" {
 			t.Errorf("%s: the file contains %q: %v", verb, now, err)
+		}
+	}
+}
+
+// Verbs that change something report it, also if they are interrupted by the last request.
+func TestInterruptedWriting(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for _, c := range []struct{ verb, at, want string }{
+		{"open n1 n2 --gate agent --for 1h --reason x", nodesPath + "/n2", "node/n1: gate agent: open until "},
+		{"release n1 n2 --force", nodesPath + "/n2", "node/n2 not released: "},
+		{"tolerate --all", daemonsPath + "/daemon", "daemonset.apps/kube-system/daemon not changed: "},
+	} {
+		objects := smallCluster()
+		objects[nodesPath+"/n2"] = strings.Replace(heldNode, "name: n1", "name: n2", 1)
+		a := newAPIServer(t, objects)
+		ctx, interrupt := context.WithCancel(t.Context())
+		a.refuse = func(_ http.ResponseWriter, request *http.Request) bool {
+			if request.Method != http.MethodPatch || request.URL.Path != c.at {
+				return false
+			}
+			interrupt()
+			<-request.Context().Done()
+			return true
+		}
+		var out, errs bytes.Buffer
+		status := Execute(ctx, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errs}, append(strings.Fields(c.verb), "--server", a.URL))
+		if status == exitYes || !strings.Contains(out.String(), c.want) {
+			t.Errorf("%s: exit status %d, want %q:\n%s%s", c.verb, status, c.want, &out, &errs)
 		}
 	}
 }
@@ -84,31 +115,42 @@ func (r *requests) number(path string) string {
 	return name
 }
 
-// run runs a verb, which is interrupted at this request.
+// run runs a verb, which is interrupted at this request, after it has received the answers to all
+// other requests that it has sent.
 func (r *requests) run(t *testing.T, verb, at string) (status int, stdout, stderr string) {
 	objects := smallCluster()
 	objects["/api/v1/namespaces/web/pods/p"] = "{apiVersion: v1, kind: Pod, metadata: {namespace: web, name: p}}"
 	objects["/apis/apps/v1/namespaces/web/deployments/d"] = "{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: web, name: d}, spec: {template: {spec: {runtimeClassName: c}}}}"
 	objects["/apis/node.k8s.io/v1/runtimeclasses/c"] = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: c}, handler: h}"
-	a := newAPIServer(t, objects)
-	ctx, interrupt := context.WithCancel(t.Context())
-	defer interrupt()
-	const other = "/api"
-	a.refuse = func(_ http.ResponseWriter, request *http.Request) bool {
-		if request.URL.Path == other || r.number(request.URL.Path) != at {
-			return false
-		}
-		for range 50 { // until the verb has received the answers to its other requests
-			if response, err := http.Get(a.URL + other); err == nil {
-				_, _ = io.Copy(io.Discard, response.Body) // then the connection is used again
-				response.Body.Close()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		var out, errs bytes.Buffer
+		c := newConnection(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errs})
+		server := &apiServer{objects: objects}
+		transport := roundTripper(func(request *http.Request) (*http.Response, error) {
+			if r.number(request.URL.Path) == at {
+				synctest.Wait()
+				interrupt()
+				<-request.Context().Done()
+				return nil, request.Context().Err()
 			}
+			received, answer := request.Clone(ctx), httptest.NewRecorder()
+			received.Body = http.NoBody // all verbs here only read
+			server.answer(answer, received)
+			return answer.Result(), nil
+		})
+		c.WrapConfigFn = func(config *rest.Config) *rest.Config {
+			config.Wrap(func(http.RoundTripper) http.RoundTripper { return transport })
+			return config
 		}
-		interrupt()
-		<-request.Context().Done()
-		return true
-	}
-	var out, errs bytes.Buffer
-	status = Execute(ctx, genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: &out, ErrOut: &errs}, append(strings.Fields(verb), "--server", a.URL))
-	return status, out.String(), errs.String()
+		status = execute(ctx, c, append(strings.Fields(verb), "--server", "http://api.example"))
+		stdout, stderr = out.String(), errs.String()
+	})
+	return status, stdout, stderr
 }
+
+// roundTripper answers requests without a network, for which synctest could not wait.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }

@@ -60,7 +60,7 @@ func newLint(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printReport(c.streams.Out, &o, lint.Of(w))
+			return printReport(cmd.Context(), c.streams.Out, &o, lint.Of(w))
 		},
 	}
 	command.ValidArgsFunction = c.gateNames
@@ -74,8 +74,8 @@ func newLint(c *connection) *cobra.Command {
 var errNotAllRead = errors.New("no errors or warnings were found, but not everything could be read: see what was not checked")
 
 // printReport prints the report and returns an error according to its findings.
-func printReport(out io.Writer, o *output, r *lint.Report) error {
-	if err := o.print(out, r, r.Text); err != nil {
+func printReport(ctx context.Context, out io.Writer, o *output, r *lint.Report) error {
+	if err := o.print(ctx, out, r, r.Text); err != nil {
 		return err
 	}
 	switch {
@@ -114,7 +114,7 @@ func readWorld(ctx context.Context, reader *read.Reader, names []string, applied
 	if len(w.Gates) > 0 {
 		readCluster(ctx, reader, w)
 	}
-	return w, interruption(ctx)
+	return w, nil
 }
 
 // replaceGates adds the gates from files to the declared ones, replaces those of the

@@ -30,7 +30,7 @@ func TestLintExitStatus(t *testing.T) {
 		"gaps":              {lint.Report{Gaps: gap}, errNotAllRead},
 		"findings and gaps": {lint.Report{Findings: []lint.Finding{warning}, Gaps: gap}, errNo},
 	} {
-		if err := printReport(io.Discard, &output{}, &c.report); !errors.Is(err, c.want) {
+		if err := printReport(t.Context(), io.Discard, &output{}, &c.report); !errors.Is(err, c.want) {
 			t.Errorf("%s: error %v, want %v", name, err, c.want)
 		}
 	}

@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -18,6 +20,8 @@ const (
 	formatWide = "wide"
 	// formatName prints object names in the form that kubectl prints and accepts.
 	formatName = "name"
+	// formatHTML is a self-contained page for a browser.
+	formatHTML = "html"
 )
 
 // formatsAnnotation is the flag annotation that lists the formats for completion.
@@ -45,24 +49,35 @@ func (o *output) check() error {
 	return fmt.Errorf("unknown output format %q: use %s", o.format, printer.Enumerate(o.formats, "or"))
 }
 
-// print writes the value as JSON or YAML, or the text in all other formats.
-// Characters that are not printable are escaped in every format.
-func (o *output) print(out io.Writer, value any, text func() string) error {
-	var raw []byte
-	var err error
-	switch o.format {
-	case "json":
-		raw, err = printer.JSON(value)
-	case "yaml":
-		raw, err = printer.YAML(value)
-	default:
-		raw = []byte(printer.Text(text()))
+// print writes a complete answer. If the command was interrupted, it writes nothing: what could not be
+// read because of that must not look as if it did not exist or could not be read otherwise. A verb that
+// has changed something prints it anyway, with a context that is never canceled.
+func (o *output) print(ctx context.Context, out io.Writer, value any, text func() string) error {
+	raw, err := o.encode(value, text)
+	switch {
+	case err != nil:
+		return fmt.Errorf("formatting the output: %w", err)
+	case ctx.Err() != nil:
+		return describeRequestError(ctx.Err())
 	}
-	if err == nil {
-		_, err = out.Write(raw)
-	}
-	if err != nil {
-		return fmt.Errorf("printing: %w", err)
+	if _, err := out.Write(raw); err != nil {
+		return fmt.Errorf("writing the output: %w", err)
 	}
 	return nil
+}
+
+// encode returns the value as HTML, JSON or YAML, or the text in all other formats. Characters that are
+// not printable are escaped in every format.
+func (o *output) encode(value any, text func() string) ([]byte, error) {
+	switch o.format {
+	case formatHTML:
+		var b bytes.Buffer
+		err := value.(interface{ WriteHTML(io.Writer) error }).WriteHTML(&b)
+		return b.Bytes(), err
+	case "json":
+		return printer.JSON(value)
+	case "yaml":
+		return printer.YAML(value)
+	}
+	return []byte(printer.Text(text())), nil
 }

@@ -163,7 +163,7 @@ func (f *overrideFlags) run(ctx context.Context, c *connection, args []string) e
 		failed = fmt.Errorf("%d of %d nodes done: %w", len(answer.Nodes), len(nodes), failed)
 	}
 	if len(answer.Nodes) > 0 {
-		failed = errors.Join(failed, f.print(c.streams.Out, answer, func() string { return answer.text(f.format) }))
+		failed = errors.Join(failed, f.print(context.WithoutCancel(ctx), c.streams.Out, answer, func() string { return answer.text(f.format) }))
 	}
 	return failed
 }

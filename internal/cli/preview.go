@@ -56,7 +56,7 @@ func newPreview(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.print(c.streams.Out, answer, answer.Text); err != nil {
+			if err := o.print(cmd.Context(), c.streams.Out, answer, answer.Text); err != nil {
 				return err
 			}
 			switch {
@@ -161,7 +161,7 @@ func predict(ctx context.Context, reader *read.Reader, c preview.Change) (*previ
 		answer = preview.Of(w, c)
 	}
 	answer.Unread, answer.Incomplete = unread, incomplete
-	return answer, interruption(ctx)
+	return answer, nil
 }
 
 // readDeschedulers reads the policies of deschedulers, which evict pods from tainted nodes,

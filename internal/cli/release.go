@@ -66,7 +66,7 @@ func newRelease(c *connection) *cobra.Command {
 			what.DryRun, what.Progress = dry.kind(), release.Progress(c.streams.ErrOut)
 			what.Waiting = func(reason string) { fmt.Fprintln(c.streams.ErrOut, reason) }
 			report, err := release.Run(cmd.Context(), config, what)
-			if printing := c.printRelease(&o, report); printing != nil {
+			if printing := c.printRelease(cmd.Context(), &o, report); printing != nil {
 				return printing
 			}
 			return released(cmd.Context(), config, report, err)
@@ -83,7 +83,7 @@ func newRelease(c *connection) *cobra.Command {
 
 // printRelease prints the report of a release, after warnings about unknown gates. It prints
 // nothing if the release did not start.
-func (c *connection) printRelease(o *output, report *release.Report) error {
+func (c *connection) printRelease(ctx context.Context, o *output, report *release.Report) error {
 	if report == nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (c *connection) printRelease(o *output, report *release.Report) error {
 	if o.format == formatName {
 		text = report.Names
 	}
-	return o.print(c.streams.Out, report, text)
+	return o.print(context.WithoutCancel(ctx), c.streams.Out, report, text)
 }
 
 // released converts the result of a release to the error of the verb.

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -23,9 +22,6 @@ import (
 	"github.com/nodegate/nodegate/internal/kube/read"
 	"github.com/nodegate/nodegate/internal/report"
 )
-
-// formatHTML is a self-contained page for a browser.
-const formatHTML = "html"
 
 func newReport(c *connection) *cobra.Command {
 	var o output
@@ -60,7 +56,7 @@ func newReport(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return r.write(c.streams.Out, answer, &o)
+			return o.print(cmd.Context(), r.out(), answer, answer.Text)
 		},
 	}
 	o.addFlags(command.Flags(), formatHTML)
@@ -120,9 +116,6 @@ func (r *reportFlags) read(ctx context.Context, reader *read.Reader) (*report.Re
 	if err != nil {
 		return nil, describeRequestError(err)
 	}
-	if err := interruption(ctx); err != nil {
-		return nil, err
-	}
 	if podsErr != nil {
 		gaps = append(gaps, read.Error{Err: podsErr})
 	}
@@ -150,27 +143,17 @@ func (r *reportFlags) clusterName() string {
 	return ""
 }
 
-// write writes the report to the output file, or else to out. The file is written only
-// when the report is complete.
-func (r *reportFlags) write(out io.Writer, answer *report.Report, o *output) error {
-	var b bytes.Buffer
-	var err error
-	if o.format == formatHTML {
-		err = answer.WriteHTML(&b)
-	} else {
-		err = o.print(&b, answer, answer.Text)
+// out returns where the report is written to.
+func (r *reportFlags) out() io.Writer {
+	if r.file == "" || r.file == "-" {
+		return r.streams.Out
 	}
-	if err != nil {
-		return err
-	}
-	if r.file != "" && r.file != "-" {
-		if err := os.WriteFile(r.file, b.Bytes(), 0o644); err != nil {
-			return fmt.Errorf("writing the report: %w", err)
-		}
-		return nil
-	}
-	if _, err := out.Write(b.Bytes()); err != nil {
-		return fmt.Errorf("printing: %w", err)
-	}
-	return nil
+	return outputFile(r.file)
+}
+
+// outputFile is the name of a file that each call of Write replaces.
+type outputFile string
+
+func (f outputFile) Write(content []byte) (int, error) {
+	return len(content), os.WriteFile(string(f), content, 0o644)
 }

@@ -56,7 +56,7 @@ func takeSnapshot(ctx context.Context, reader *read.Reader, arg string) (*snapsh
 	s.facts.CompleteSources = completeSources(s.gates, installed)
 	s.readGroups(ctx, reader)
 	s.decide(ctx, reader)
-	return s, interruption(ctx)
+	return s, nil
 }
 
 // completeSources returns the sources of gates that were read completely. If the API server does not

@@ -47,7 +47,7 @@ func newStatus(c *connection) *cobra.Command {
 			if o.format == formatName {
 				text = answer.KubectlNames
 			}
-			if err := o.print(c.streams.Out, answer, text); err != nil {
+			if err := o.print(cmd.Context(), c.streams.Out, answer, text); err != nil {
 				return err
 			}
 			switch {
@@ -78,9 +78,6 @@ func readStatus(ctx context.Context, reader *read.Reader, namespace string, name
 		func() { f.Nodes, nodesErr = reader.NodeMetadata(ctx, read.NodeSelection{}) },
 		func() { leader = readLeadership(ctx, reader, namespace) },
 	)
-	if err := interruption(ctx); err != nil {
-		return nil, err
-	}
 	f.Now = reader.Now()
 	f.Controller = leader.controller(declared, f.Now)
 	if gatesErr != nil {

@@ -64,7 +64,7 @@ func newSuggest(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printSuggestions(c.streams.Out, &o, r, len(args) > 0)
+			return printSuggestions(cmd.Context(), c.streams.Out, &o, r, len(args) > 0)
 		},
 	}
 	o.addFlags(command.Flags(), formatGates)
@@ -81,12 +81,12 @@ func (s *suggestFlags) addFlags(flags *pflag.FlagSet) {
 
 // printSuggestions prints the report. It returns errNo if there are suggestions, and another error if
 // this is unknown.
-func printSuggestions(out io.Writer, o *output, r *suggest.Report, named bool) error {
+func printSuggestions(ctx context.Context, out io.Writer, o *output, r *suggest.Report, named bool) error {
 	text := r.Text
 	if o.format == formatGates {
 		text = func() string { return r.Gates(named) }
 	}
-	if err := o.print(out, r, text); err != nil {
+	if err := o.print(ctx, out, r, text); err != nil {
 		return err
 	}
 	switch hidden := r.Hidden(); {
@@ -110,7 +110,7 @@ func (s *suggestFlags) suggestions(ctx context.Context, reader *read.Reader, nam
 		return nil, fmt.Errorf("daemonset %q not found, or being deleted", unknown)
 	}
 	s.preview(ctx, reader, w, r)
-	return r, interruption(ctx)
+	return r, nil
 }
 
 // world reads what suggestions depend on, except for what the previews need.

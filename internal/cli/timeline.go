@@ -38,7 +38,7 @@ func newTimeline(c *connection) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.print(c.streams.Out, answer, func() string { return answer.Text(layoutFor(c.streams.Out)) })
+			return o.print(cmd.Context(), c.streams.Out, answer, func() string { return answer.Text(layoutFor(c.streams.Out)) })
 		},
 	}
 	o.addFlags(command.Flags())
@@ -58,7 +58,7 @@ func trace(ctx context.Context, reader *read.Reader, arg string, pods bool) (*ti
 			s.gaps = append(s.gaps, read.Error{Err: err})
 		}
 	}
-	return s.trace(all), interruption(ctx)
+	return s.trace(all), nil
 }
 
 func (s *snapshot) trace(pods *gate.PodList) *timeline.Timeline {

@@ -117,7 +117,7 @@ func (f *tolerateFlags) run(ctx context.Context, c *connection) error {
 	if f.format == formatName {
 		text = report.Names
 	}
-	if err := f.print(c.streams.Out, report, text); err != nil {
+	if err := f.print(context.WithoutCancel(ctx), c.streams.Out, report, text); err != nil {
 		return err
 	}
 	if !report.Complete() {

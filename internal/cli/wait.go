@@ -127,7 +127,7 @@ func (f *waitFlags) run(ctx context.Context, c *connection, args []string) error
 	if f.format == formatName {
 		text = answer.Names
 	}
-	if err := f.print(c.streams.Out, answer, text); err != nil {
+	if err := f.print(ctx, c.streams.Out, answer, text); err != nil {
 		return err
 	}
 	if !answer.Met {

@@ -59,7 +59,7 @@ func newWhy(c *connection) *cobra.Command {
 				return err
 			}
 			answer := s.explain()
-			if err := o.print(c.streams.Out, answer, func() string { return answer.Text(marksFor(c.streams.Out)) }); err != nil {
+			if err := o.print(cmd.Context(), c.streams.Out, answer, func() string { return answer.Text(marksFor(c.streams.Out)) }); err != nil {
 				return err
 			}
 			switch {
@@ -88,7 +88,7 @@ func (c *connection) whyWorkload(ctx context.Context, reader *read.Reader, w wor
 	if err != nil {
 		return err
 	}
-	if err := o.print(c.streams.Out, answer, answer.Text); err != nil {
+	if err := o.print(ctx, c.streams.Out, answer, answer.Text); err != nil {
 		return err
 	}
 	switch {

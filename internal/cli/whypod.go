@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,14 +76,14 @@ func (w workload) explain(ctx context.Context, reader *read.Reader) (*pending.Ex
 		}
 	}
 	if pod.Spec.NodeName != "" || f.Rejected != "" {
-		return pending.Of(f), interruption(ctx)
+		return pending.Of(f), nil
 	}
 	declared, installed, err := declaredGates(ctx, reader)
 	if err != nil {
 		return nil, err
 	}
 	f.Gates = gateset.Reported(declared)
-	if err := cmp.Or(readFleet(ctx, reader, f, completeSources(f.Gates, installed)), interruption(ctx)); err != nil {
+	if err := readFleet(ctx, reader, f, completeSources(f.Gates, installed)); err != nil {
 		return nil, err
 	}
 	recorded := func(n pending.Node) bool { return len(n.Facts.Node.Records) > 0 }
