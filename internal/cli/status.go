@@ -95,7 +95,11 @@ func readStatus(ctx context.Context, reader *read.Reader, namespace string, name
 		return nil, fmt.Errorf("%w, and no node has a gate record", errNotInstalled)
 	}
 	if len(names) > 0 {
-		if err := checkGateNames(names, answer.Names()); err != nil {
+		err := checkGateNames(names, answer.Names())
+		switch {
+		case err != nil && nodesErr != nil:
+			return nil, fmt.Errorf("%w; whether nodes have its records is unknown: %w", err, describeRequestError(nodesErr))
+		case err != nil:
 			return nil, err
 		}
 		answer.Keep(names)

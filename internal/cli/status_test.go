@@ -79,3 +79,13 @@ status: {observedGeneration: 1, conditions: [{type: Ready, status: "%s", reason:
 		})
 	}
 }
+
+// A gate that only has records on nodes does not count as not found if nodes cannot be read.
+func TestStatusOfUnknownGateWithoutNodes(t *testing.T) {
+	server := newAPIServer(t, smallCluster())
+	server.forbid(nodesPath)
+	code, out, err := server.run(t, "status", "former")
+	if want := "error: gate \"former\" not found; whether nodes have its records is unknown: listing nodes: "; code != exitError || out != "" || !strings.HasPrefix(err, want) {
+		t.Errorf("exit status %d, want %q:\n%s%s", code, want, out, err)
+	}
+}
