@@ -51,7 +51,8 @@ func (e *env) askAnd(user *rest.Config, printed func(string), args ...string) an
 		return writerFunc(func(p []byte) (int, error) { printed(string(p)); return b.Write(p) })
 	}
 	status := cli.Execute(e.Context(), genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: also(&out), ErrOut: also(&err)}, append(args, "--kubeconfig", kubeconfig))
-	return answer{status, out.String(), err.String()}
+	before, _, _ := strings.Cut(err.String(), "To run the printed kubectl commands on this cluster, add: --kubeconfig "+kubeconfig+"\n")
+	return answer{status, out.String(), before}
 }
 
 // tells fails the test unless the command had this exit status and printed all texts.

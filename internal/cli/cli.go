@@ -39,6 +39,7 @@ func execute(ctx context.Context, c *connection, args []string) int {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(interrupted))
 	defer cancel()
 	defer context.AfterFunc(interrupted, cancel)()
+	defer c.printClusterFlags()
 	root := newRoot(c)
 	root.SetArgs(args)
 	switch err := root.ExecuteContext(ctx); {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -25,6 +26,10 @@ type connection struct {
 	// timeout is the value of --request-timeout. It is not a field of ConfigFlags, because client-go uses
 	// the cluster of the pod in which it runs only if the configuration is otherwise the default.
 	timeout string
+	// connected is true if the configuration is valid, and commands if a kubectl command was written to
+	// one of the streams.
+	connected bool
+	commands  atomic.Bool
 }
 
 // requestTimeout is the default of --request-timeout, the timeout of a single request.
@@ -36,6 +41,7 @@ const fallbackHost = "http://localhost:8080"
 func newConnection(streams genericiooptions.IOStreams) *connection {
 	c := &connection{ConfigFlags: genericclioptions.NewConfigFlags(true), streams: streams}
 	c.Timeout = nil
+	c.streams.Out, c.streams.ErrOut = commandWatcher{streams.Out, &c.commands}, commandWatcher{streams.ErrOut, &c.commands}
 	return c
 }
 
@@ -63,6 +69,7 @@ func (c *connection) config() (*rest.Config, error) {
 		return nil, fmt.Errorf("reading --request-timeout: %w", err)
 	}
 	config.WarningHandler = rest.NoWarnings{}
+	c.connected = true
 	return config, nil
 }
 

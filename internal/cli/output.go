@@ -60,6 +60,9 @@ func (o *output) print(ctx context.Context, out io.Writer, value any, text func(
 	case ctx.Err() != nil:
 		return describeRequestError(ctx.Err())
 	}
+	if slices.Contains([]string{formatHTML, "json", "yaml"}, o.format) {
+		out = unwatched(out) // for programs, which know the cluster
+	}
 	if _, err := out.Write(raw); err != nil {
 		return fmt.Errorf("writing the output: %w", err)
 	}

@@ -63,7 +63,7 @@ func newRelease(c *connection) *cobra.Command {
 				return err
 			}
 			what.Namespace = c.installNamespace()
-			what.DryRun, what.Progress = dry.kind(), release.Progress(c.streams.ErrOut)
+			what.DryRun, what.Progress = dry.kind(), release.Progress(unwatched(c.streams.ErrOut))
 			what.Waiting = func(reason string) { fmt.Fprintln(c.streams.ErrOut, reason) }
 			report, err := release.Run(cmd.Context(), config, what)
 			if printing := c.printRelease(cmd.Context(), &o, report); printing != nil {

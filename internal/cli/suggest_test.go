@@ -110,7 +110,7 @@ func TestSuggestExitStatus(t *testing.T) {
 		"pods are not wanted":  {"", "/api/v1/pods", "--pods=false", exitYes, ""},
 		"without CSIDrivers":   {"", "/apis/storage.k8s.io/v1/csidrivers", "", exitYes, ""},
 		"without the policy":   {"", policies, "", exitYes, ""},
-		"there are some":       {devicePlugin("fpga", 1), nodesPath, "", exitNo, ""},
+		"there are some":       {devicePlugin("fpga", 1), nodesPath, "", exitNo, "To run the printed kubectl commands on this cluster, add: --server SERVER\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := smallCluster()

@@ -16,7 +16,7 @@ import (
 
 // isTerminal reports whether out is a terminal.
 func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
+	file, ok := unwatched(out).(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
@@ -36,7 +36,7 @@ func layoutFor(out io.Writer) timeline.Layout {
 		return timeline.Layout{Width: pipeWidth}
 	}
 	width := pipeWidth
-	if file, ok := out.(*os.File); ok {
+	if file, ok := unwatched(out).(*os.File); ok {
 		if w, _, err := term.GetSize(int(file.Fd())); err == nil {
 			width = w
 		}

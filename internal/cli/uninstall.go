@@ -44,7 +44,7 @@ func newUninstall(c *connection) *cobra.Command {
 			}
 			// A reader that exits early, such as head, must not end the command half-way.
 			signal.Ignore(syscall.SIGPIPE)
-			o.Namespace, o.DryRun, o.Out, o.Progress = c.installNamespace(), dry.kind(), c.streams.Out, release.Progress(c.streams.ErrOut)
+			o.Namespace, o.DryRun, o.Out, o.Progress = c.installNamespace(), dry.kind(), c.streams.Out, release.Progress(unwatched(c.streams.ErrOut))
 			switch err := uninstall.Run(cmd.Context(), config, o); {
 			case errors.Is(err, uninstall.ErrIncomplete):
 				fmt.Fprintln(c.streams.ErrOut, "error:", err) // Execute prints no error with this exit status
