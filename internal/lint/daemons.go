@@ -283,14 +283,7 @@ func selectorText(s labels.Selector) string {
 }
 
 func gatesDeadlock(j *checker, s *subject) (hits []hit) {
-	nodes := func(yield func(labels.Set) bool) {
-		for _, n := range j.Nodes {
-			if !yield(n.Labels) {
-				return
-			}
-		}
-	}
-	for _, d := range signal.Deadlocks(j.set.Gates, j.DaemonSets, nodes)[s.name()] {
+	for _, d := range j.deadlocks[s.name()] {
 		hits = append(hits, hit{"nodegate/" + d.With, fmt.Sprintf("the gate waits for DaemonSet %s, which does not tolerate the taint of gate %s, and gate %[2]s waits for DaemonSet %[3]s, which does not tolerate this gate's taint",
 			d.Daemon, d.With, d.Other)})
 	}

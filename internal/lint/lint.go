@@ -7,17 +7,20 @@ package lint
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/descheduler"
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/gateset"
+	"github.com/nodegate/nodegate/internal/signal"
 	"github.com/nodegate/nodegate/internal/writers"
 )
 
@@ -202,6 +205,9 @@ type checker struct {
 	subjects []subject
 	// lasting contains the taints of nodes that are not temporary.
 	lasting map[*gate.Node][]corev1.Taint
+	// deadlocks contains the deadlocks of each gate with others, by name. They are determined once,
+	// because this compares each pair of gates.
+	deadlocks map[string][]signal.Deadlock
 }
 
 func (w *World) checker() *checker {
@@ -220,7 +226,19 @@ func (w *World) checker() *checker {
 		}
 		j.subjects = append(j.subjects, s)
 	}
+	j.deadlocks = signal.Deadlocks(j.set.Gates, j.DaemonSets, w.labels())
 	return j
+}
+
+// labels returns the labels of all nodes.
+func (w *World) labels() iter.Seq[labels.Set] {
+	return func(yield func(labels.Set) bool) {
+		for _, n := range w.Nodes {
+			if !yield(n.Labels) {
+				return
+			}
+		}
+	}
 }
 
 func (w *World) compile() *gateset.Set { return gateset.Of(w.Gates, w.Policy, gateset.IgnoreStatus) }
