@@ -37,49 +37,49 @@ const announcement = `{"type":"GracefulNodeShutdownInProgress","status":"True","
 func TestAgentIsConfined(t *testing.T) {
 	s := kubetest.Start(t)
 	apply(t, s, "../../../deploy/agent/announces-shutdowns.yaml")
-	s.Node(t, "mine", booted)
-	s.Node(t, "other", booted)
-	s.Node(t, "announced", booted, withCondition("True", "another writer's"))
-	s.Node(t, "ended", booted, withCondition("False", "another writer's"))
-	s.Node(t, "rebooted", booted, withCondition("True", v1alpha1.ShutdownMessagePrefix+"a former boot"))
+	mine := s.Node(t, "mine", booted)
+	other := s.Node(t, "other", booted)
+	announced := s.Node(t, "announced", booted, withCondition("True", "another writer's"))
+	ended := s.Node(t, "ended", booted, withCondition("False", "another writer's"))
+	rebooted := s.Node(t, "rebooted", booted, withCondition("True", v1alpha1.ShutdownMessagePrefix+"a former boot"))
 	for name, test := range map[string]struct {
-		node, on, patch string // on is the node of the pod whose token is used
-		denial          string
+		node, on      *corev1.Node // on is the node of the pod whose token is used
+		patch, denial string
 	}{
-		"announces a shutdown":                  {"mine", "mine", conditions(announcement), ""},
-		"withdraws it":                          {"mine", "mine", conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), ""},
-		"announces after another writer":        {"ended", "ended", conditions(announcement), ""},
-		"another node":                          {"other", "mine", conditions(announcement), "own node"},
-		"no node in the token":                  {"mine", "", conditions(announcement), "own node"},
-		"another condition":                     {"mine", "mine", conditions(`{"type":"Ready","status":"False"}`), "only change the condition"},
-		"no boot in the message":                {"mine", "mine", conditions(`{"type":"GracefulNodeShutdownInProgress","status":"True"}`), "current boot"},
-		"another boot":                          {"mine", "mine", conditions(strings.Replace(announcement, boot, "another", 1)), "current boot"},
-		"more than the boot":                    {"mine", "mine", conditions(strings.Replace(announcement, boot, boot+" and the next", 1)), "current boot"},
-		"withdraws that of a former boot":       {"rebooted", "rebooted", conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), ""},
-		"a long reason":                         {"mine", "mine", conditions(strings.Replace(announcement, `"status"`, `"reason":"`+strings.Repeat("x", 65)+`","status"`, 1)), "current boot"},
-		"denies a shutdown":                     {"mine", "mine", conditions(`{"type":"GracefulNodeShutdownInProgress","status":"False","message":"x"}`), "current boot"},
-		"an unknown status":                     {"mine", "mine", conditions(`{"type":"GracefulNodeShutdownInProgress","status":"Unknown"}`), "current boot"},
-		"changes what another writer ended":     {"ended", "ended", conditions(`{"type":"GracefulNodeShutdownInProgress","status":"False","message":"x"}`), "current boot"},
-		"announces in a later boot":             {"rebooted", "rebooted", conditions(announcement), ""},
-		"what another writer announced":         {"announced", "announced", conditions(announcement), "another writer"},
-		"removes what another writer announced": {"announced", "announced", conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), "another writer"},
-		"capacity":                              {"mine", "mine", `{"status":{"capacity":{"cpu":"100"}}}`, "only change the condition"},
-		"a label, through the status":           {"mine", "mine", `{"metadata":{"labels":{"x":"y"}}}`, "only change the condition"},
-		"an annotation":                         {"mine", "mine", `{"metadata":{"annotations":{"x":"y"}}}`, "only change the condition"},
+		"announces a shutdown":                  {mine, mine, conditions(announcement), ""},
+		"withdraws it":                          {mine, mine, conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), ""},
+		"announces after another writer":        {ended, ended, conditions(announcement), ""},
+		"another node":                          {other, mine, conditions(announcement), "own node"},
+		"no node in the token":                  {mine, nil, conditions(announcement), "own node"},
+		"another condition":                     {mine, mine, conditions(`{"type":"Ready","status":"False"}`), "only change the condition"},
+		"no boot in the message":                {mine, mine, conditions(`{"type":"GracefulNodeShutdownInProgress","status":"True"}`), "current boot"},
+		"another boot":                          {mine, mine, conditions(strings.Replace(announcement, boot, "another", 1)), "current boot"},
+		"more than the boot":                    {mine, mine, conditions(strings.Replace(announcement, boot, boot+" and the next", 1)), "current boot"},
+		"withdraws that of a former boot":       {rebooted, rebooted, conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), ""},
+		"a long reason":                         {mine, mine, conditions(strings.Replace(announcement, `"status"`, `"reason":"`+strings.Repeat("x", 65)+`","status"`, 1)), "current boot"},
+		"denies a shutdown":                     {mine, mine, conditions(`{"type":"GracefulNodeShutdownInProgress","status":"False","message":"x"}`), "current boot"},
+		"an unknown status":                     {mine, mine, conditions(`{"type":"GracefulNodeShutdownInProgress","status":"Unknown"}`), "current boot"},
+		"changes what another writer ended":     {ended, ended, conditions(`{"type":"GracefulNodeShutdownInProgress","status":"False","message":"x"}`), "current boot"},
+		"announces in a later boot":             {rebooted, rebooted, conditions(announcement), ""},
+		"what another writer announced":         {announced, announced, conditions(announcement), "another writer"},
+		"removes what another writer announced": {announced, announced, conditions(`{"type":"GracefulNodeShutdownInProgress","$patch":"delete"}`), "another writer"},
+		"capacity":                              {mine, mine, `{"status":{"capacity":{"cpu":"100"}}}`, "only change the condition"},
+		"a label, through the status":           {mine, mine, `{"metadata":{"labels":{"x":"y"}}}`, "only change the condition"},
+		"an annotation":                         {mine, mine, `{"metadata":{"annotations":{"x":"y"}}}`, "only change the condition"},
 	} {
 		client, err := kubernetes.NewForConfig(asAgent(s.Admin(), test.on))
 		if err != nil {
 			t.Fatal(err)
 		}
 		kubetest.Eventually(t, name, func() bool { // the API server has to learn of the policy and the permissions
-			_, err := client.CoreV1().Nodes().Patch(t.Context(), test.node, types.StrategicMergePatchType, []byte(test.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
+			_, err := client.CoreV1().Nodes().Patch(t.Context(), test.node.Name, types.StrategicMergePatchType, []byte(test.patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
 			if test.denial == "" {
 				return err == nil
 			}
 			return err != nil && strings.Contains(err.Error(), test.denial)
 		})
 	}
-	client, err := kubernetes.NewForConfig(asAgent(s.Admin(), "mine"))
+	client, err := kubernetes.NewForConfig(asAgent(s.Admin(), mine))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func TestAnnounce(t *testing.T) {
 	}
 	agent := func(node string) *Agent {
 		t.Helper()
-		a := &Agent{Client: clientFor(t, asAgent(s.Admin(), node)), Node: node, Boot: boot, Log: slog.New(slog.DiscardHandler)}
+		a := &Agent{Client: clientFor(t, asAgent(s.Admin(), read(t, s, node))), Node: node, Boot: boot, Log: slog.New(slog.DiscardHandler)}
 		a.prepare()
 		ctx, stop := context.WithCancel(t.Context()) // what it has read stays as it is now
 		var reading sync.WaitGroup
@@ -262,13 +262,15 @@ func clientFor(t *testing.T, config *rest.Config) *jsonclient.Client {
 }
 
 // asAgent acts as the agent, with a token that is bound to a pod on a node.
-func asAgent(admin *rest.Config, node string) *rest.Config {
+func asAgent(admin *rest.Config, node *corev1.Node) *rest.Config {
 	config := rest.CopyConfig(admin)
 	config.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:kube-system:nodegate-agent", Groups: []string{"system:serviceaccounts", "system:authenticated"},
 	}
-	if node != "" {
-		config.Impersonate.Extra = map[string][]string{"authentication.kubernetes.io/node-name": {node}}
+	if node != nil {
+		config.Impersonate.Extra = map[string][]string{
+			"authentication.kubernetes.io/node-name": {node.Name}, "authentication.kubernetes.io/node-uid": {string(node.UID)},
+		}
 	}
 	return config
 }
