@@ -43,9 +43,10 @@ func TestTokenOfADeletedNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Node(t, "reused", booted)
-	if err := announce(old); err == nil || !strings.Contains(err.Error(), "own node") {
-		t.Errorf("with the token of the deleted Node: %v", err)
-	}
+	kubetest.Eventually(t, "the denial of the token of the deleted Node", func() bool { // the API server has to learn of the policy
+		err := announce(old)
+		return err != nil && strings.Contains(err.Error(), "own node")
+	})
 	// The API server may issue the token with what its cache has of the Node.
 	kubetest.Eventually(t, "the token of the second Node", func() bool { return announce(tokenOf(t, s, pod)) == nil })
 }
