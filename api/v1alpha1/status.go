@@ -105,6 +105,7 @@ type NonMembers struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=3
+	// +kubebuilder:validation:items:MaxLength=253
 	Nodes []string `json:"nodes,omitempty"`
 }
 
