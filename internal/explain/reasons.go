@@ -54,7 +54,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingPodFailed:                 "the check failed: see the pod's logs; repair or replace the node, or run the check again",
 	v1alpha1.ReadingCompletionExpired:         "run the check again: its last success is older than the signal's maxAgeSeconds",
 	v1alpha1.ReadingStaleRun:                  "run the check again, in a pod with the label nodegate.dev/boot-id: its pod is from before a reboot, or may be",
-	v1alpha1.ReadingStaleEvidence:             "wait: the pod's readiness is from before a reboot; this resolves itself within a minute or two of the kubelet's return",
+	v1alpha1.ReadingStaleEvidence:             "wait: the pod's readiness is from before a reboot; this resolves itself within a minute or two of the kubelet's return; if it takes longer, the node's clock was ahead when the node became Ready: correct the clock, then delete the pod",
 	v1alpha1.ReadingStaleAnnotation:           "the annotation is from before a reboot, and this does not resolve itself: make the program remove it when it starts, and kubectl delete pod once",
 	v1alpha1.ReadingDaemonSetNotFound:         "create the DaemonSet, or correct the gate",
 	v1alpha1.ReadingDaemonSetBeingDeleted:     "create the DaemonSet again when it is deleted, or correct the gate; if the deletion does not end, find out which of its pods or finalizers remain",
@@ -70,7 +70,7 @@ var nextSteps = map[v1alpha1.ReadingReason]string{
 	v1alpha1.ReadingPoolIncomplete:            "the driver has not published all slices of a pool yet: check its pod on the node",
 	v1alpha1.ReadingTooFewDevices:             "the driver offers fewer devices than minDevices, or some are tainted: repair the devices, and remove the taint or the DeviceTaintRule that the message names",
 	v1alpha1.ReadingExpressionFailed:          "correct the expression, which could not be evaluated on this node: the message has CEL's error",
-	v1alpha1.ReadingStaleHeartbeat:            "the condition has not been confirmed recently: check whether the program that reports it is running",
+	v1alpha1.ReadingStaleHeartbeat:            "the condition has not been confirmed recently: check whether the program that reports it is running, and whether the node's clock is right",
 	v1alpha1.ReadingTooBriefly:                tooBrieflyStep,
 	v1alpha1.ReadingPodReadyTooBriefly:        tooBrieflyStep,
 	v1alpha1.ReadingNoTransitionTime:          "the program that reports the condition does not set a transition time: remove forSeconds",
@@ -102,7 +102,7 @@ const (
 	missingStep      = "find out why the node does not have what the message names, or not with the required value: check the program that sets it"
 	untoleratedStep  = "the DaemonSet does not tolerate the taint %s%s, so it has no pod on the node until this taint is removed: wait, or add the toleration if its daemon must run before"
 	falseStep        = "find out why the expression is false for the node: compare the gate's spec with the Node (kubectl get node <node> -o yaml)"
-	tooBrieflyStep   = "wait: this resolves itself after forSeconds or minReadySeconds"
+	tooBrieflyStep   = "wait: this resolves itself after forSeconds or minReadySeconds; if it takes longer, the node's clock was ahead, and a lastTransitionTime is in the future: correct the clock, then delete the pod, or restart the program that reports the condition"
 	unknownStep      = "the status of the condition is Unknown, which neither opens nor closes a gate: check the program that sets it"
 	anyOfUnknownStep = "an alternative of anyOf is unknown, which neither opens nor closes a gate: the message has the reason for each"
 	unreachableStep  = "check the node: no gate opens on a node that is unreachable or shutting down"

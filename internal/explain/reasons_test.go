@@ -118,6 +118,18 @@ func TestNextStepsHaveNoPlaceholders(t *testing.T) {
 	}
 }
 
+// A wait for a time of the node's clock can last for hours if that was ahead. The next step must not only
+// promise that the wait ends soon.
+func TestNextStepsNameTheClock(t *testing.T) {
+	for _, r := range []v1alpha1.ReadingReason{
+		v1alpha1.ReadingTooBriefly, v1alpha1.ReadingPodReadyTooBriefly, v1alpha1.ReadingStaleEvidence, v1alpha1.ReadingStaleHeartbeat,
+	} {
+		if step := nextSteps[r]; !strings.Contains(step, "node's clock") {
+			t.Errorf("%s: %q does not name the node's clock", r, step)
+		}
+	}
+}
+
 // There is a text for every reason of a record, which is that of the runbook.
 func TestEveryReasonHasAText(t *testing.T) {
 	rows := runbook(t)
