@@ -260,7 +260,7 @@ func (in *installation) awaitTaint(t testing.TB, gate *v1alpha1.NodeGate, want b
 func (in *installation) remove(t testing.TB, namespace string) {
 	t.Helper()
 	p := admission.Parameter(namespace, v1alpha1.SourceCRD, nil)
-	p.Labels[v1alpha1.ParameterLabel] = "removed" // the anchor selects "never"
+	p.Labels[v1alpha1.ParameterLabel] = "removed"
 	in.write(t, p)
 }
 

@@ -25,9 +25,8 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Names of the policies. Each has a binding of the same name. BirthPolicy has a
-// second binding, which allows the first to be deleted and created again (see
-// birth.yaml).
+// Names of the policies. Each has a binding of the same name. The anchor in birth.yaml, which does
+// nothing, allows those of BirthPolicy and TolerationsPolicy to be deleted and created again.
 const (
 	// BirthPolicy closes gates while a Node is being created.
 	BirthPolicy = "nodegate-birth"

@@ -29,6 +29,7 @@ func TestPolicies(t *testing.T) {
 	want := []string{
 		"MutatingAdmissionPolicy nodegate-birth",
 		"MutatingAdmissionPolicyBinding nodegate-birth",
+		"MutatingAdmissionPolicy nodegate-birth-anchor",
 		"MutatingAdmissionPolicyBinding nodegate-birth-anchor",
 		"MutatingAdmissionPolicy nodegate-tolerations",
 		"MutatingAdmissionPolicyBinding nodegate-tolerations",
@@ -161,12 +162,13 @@ func TestOnlyNodes(t *testing.T) {
 		}
 	}
 	want := map[string][]string{
-		"nodegate-birth":       {"[] [nodes] [CREATE]"},
-		"nodegate-tolerations": {"[apps] [daemonsets] [CREATE UPDATE]"},
-		"nodegate-confinement": {"[] [nodes nodes/*] [*]"},
-		"nodegate-records":     {"[] [nodes nodes/status] [UPDATE]"},
-		"nodegate-parameters":  {"[] [podtemplates] [CREATE UPDATE DELETE]"},
-		"nodegate-acknowledge": {"[nodegate.dev] [nodegates nodegates/status] [CREATE UPDATE]"},
+		"nodegate-birth":        {"[] [nodes] [CREATE]"},
+		"nodegate-birth-anchor": {"[nodegate.dev] [none] [CREATE]"}, // no such resource exists
+		"nodegate-tolerations":  {"[apps] [daemonsets] [CREATE UPDATE]"},
+		"nodegate-confinement":  {"[] [nodes nodes/*] [*]"},
+		"nodegate-records":      {"[] [nodes nodes/status] [UPDATE]"},
+		"nodegate-parameters":   {"[] [podtemplates] [CREATE UPDATE DELETE]"},
+		"nodegate-acknowledge":  {"[nodegate.dev] [nodegates nodegates/status] [CREATE UPDATE]"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
