@@ -35,6 +35,7 @@ func TestInstallAgain(t *testing.T) {
 	install("policy")
 	w.closes("efs.csi.aws.com/agent-not-ready")
 
+	must(t, w.admin.DeleteAllOf(t.Context(), &v1alpha1.NodeGate{})) // as docs/uninstall.md describes
 	must(t, w.helm(nil, "uninstall", "nodegate"))
 	install("policy")
 	w.closes("ebs.csi.aws.com/agent-not-ready")
