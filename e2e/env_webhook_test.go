@@ -121,7 +121,7 @@ type replica struct {
 }
 
 // replica starts a replica that is not yet an endpoint of the Service.
-func (o *olderEnv) replica() *replica {
+func (o *olderEnv) replica(change ...func(*controller.Process)) *replica {
 	o.Helper()
 	address, err := freeport.Address()
 	o.must(err)
@@ -131,6 +131,9 @@ func (o *olderEnv) replica() *replica {
 		p.Webhook = &controller.Webhook{Address: r.address, CertificateDir: o.certificates, Period: 200 * time.Millisecond, DrainTime: 2 * time.Second}
 		if o.known {
 			p.Webhook.ClientCAFile, p.Webhook.ClientNames = o.clients.authority, []string{clientName}
+		}
+		for _, f := range change {
+			f(p)
 		}
 	})
 	return r

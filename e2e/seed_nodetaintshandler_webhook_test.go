@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -161,11 +160,7 @@ func webhookUnreachable(o *olderEnv) {
 	for name, fail := range map[string]func(){"refused": func() { o.service.use() }, "hung": o.service.hang} {
 		fail()
 		k := o.kubelet(name)
-		node := k.newNode()
-		began := time.Now()
-		o.must(k.api.Create(o.Context(), node))
-		o.must(born(node))
-		o.Logf("%s: registered after %s", name, time.Since(began).Round(time.Millisecond))
+		o.must(born(o.registersInTime(k)))
 		k.becomes("agent", isClosed, keyA)
 	}
 	// Editing a gate causes a new proof immediately.

@@ -34,8 +34,8 @@ func WebhookHost(namespace string) string { return WebhookService + "." + namesp
 // WebhookConfiguration returns the registration of the webhook. It has no caBundle,
 // which is set when the certificate is created.
 //
-// If no replica answers, a Node is created unchanged after at most five seconds, and
-// the controller closes its gates when it observes the Node. If the failure policy
+// If the replica that is called does not answer, a Node is created unchanged after at most
+// five seconds, and the controller closes its gates when it observes the Node. If the failure policy
 // were Fail, a cluster without nodes could never get any: nodegate needs one to run on.
 func WebhookConfiguration(namespace string) *admissionregistrationv1.MutatingWebhookConfiguration {
 	return &admissionregistrationv1.MutatingWebhookConfiguration{
