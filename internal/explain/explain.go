@@ -240,9 +240,7 @@ func closesBy(v *gate.Verdict, g *gate.Gate) time.Time {
 	}
 	due := g.RegressesAt(v)
 	if since := v.GroupWait.Since; !since.IsZero() {
-		if at := since.Add(g.CloseAfter); due.IsZero() || at.Before(due) {
-			due = at
-		}
+		due = gate.Earliest(due, since.Add(g.CloseAfter))
 	}
 	return due.UTC()
 }
@@ -355,9 +353,9 @@ func (f *Facts) orphanedRecordMessage(v *gate.Verdict) string {
 	case v.Before == "" && !r.TaintedSince(&f.Node.Node).Before(f.Node.Node.Created): // else it is a former Node's
 		return "the NodeGate does not exist: another gate with the same taint takes over the record"
 	case r.Source == v1alpha1.SourceFiles && v.Before == v1alpha1.StateClosed:
-		return "the gate is declared in a file that only the controller reads (--gates): the leader shows what the gate waits for, at /nodes/<name> on its metrics port"
+		return gateset.DeclaredInFile + ": the leader shows what the gate waits for, at /nodes/<name> on its metrics port"
 	case r.Source == v1alpha1.SourceFiles:
-		return "the gate is declared in a file that only the controller reads (--gates)"
+		return gateset.DeclaredInFile
 	case !f.Node.CompleteSources[v1alpha1.SourceCRD]:
 		return gateset.NotServed
 	default:

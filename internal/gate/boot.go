@@ -58,12 +58,7 @@ type Boot struct {
 }
 
 // bootSeen returns when the node was first observed in its current boot.
-func (d *decider) bootSeen() time.Time {
-	if d.Boot.Seen.IsZero() || d.Boot.Seen.After(d.now) {
-		return d.now
-	}
-	return d.Boot.Seen
-}
+func (d *decider) bootSeen() time.Time { return Earliest(d.Boot.Seen, d.now) }
 
 // bootsNow reports whether the start of the node's current boot was observed and is
 // recent.
@@ -132,12 +127,7 @@ func provenBy(n *Node, known, podsAt, now time.Time) (bool, time.Time) {
 
 // podsAt returns the latest time at which the known pods of the node were certainly
 // correct.
-func (d *decider) podsAt() time.Time {
-	if d.PodsAt.IsZero() || d.PodsAt.After(d.now) {
-		return d.now
-	}
-	return d.PodsAt
-}
+func (d *decider) podsAt() time.Time { return Earliest(d.PodsAt, d.now) }
 
 // closedForBoot reports whether the gate closed because of a new boot.
 func (r *Record) closedForBoot() bool {

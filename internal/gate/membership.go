@@ -67,10 +67,7 @@ func (d *decider) whyNotSelected(g *Gate) v1alpha1.Reason {
 // one, because the gate has ceased to select it only recently. If so, the member keeps
 // its state.
 func (d *decider) mayComeBack(s *slot) bool {
-	v, since := s.verdict, d.LeftSince[s.gate.Name]
-	if since.IsZero() || since.After(d.now) {
-		since = d.now
-	}
+	v, since := s.verdict, Earliest(d.LeftSince[s.gate.Name], d.now)
 	v.LeftSince = since
 	leaves := since.Add(LeavesAfter)
 	if !d.now.Before(leaves) {

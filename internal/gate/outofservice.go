@@ -46,10 +46,7 @@ func (d *decider) presumeGone(g *Gate, all State) State {
 	// the wait. If the controller has observed how the node became unreachable, the wait is not
 	// shorter than by its own clock either, whichever of the clocks is wrong.
 	ready, _ := d.Node.Condition(string(corev1.NodeReady))
-	due := ready.Transition.Add(goneAfter)
-	if own := d.SilentSince.Add(goneAfter); !d.SilentSince.IsZero() && own.After(due) {
-		due = own
-	}
+	due := Latest(ready.Transition, d.SilentSince).Add(goneAfter)
 	switch {
 	case ready.Transition.IsZero(), d.Zone.Partitioned():
 		return Unknown

@@ -254,9 +254,7 @@ func (d *decider) groupLost(s *slot) v1alpha1.Reason {
 		}
 		return ""
 	}
-	if wait.Since.IsZero() || wait.Since.After(d.now) {
-		wait.Since = d.now
-	}
+	wait.Since = Earliest(wait.Since, d.now)
 	v.GroupWait = wait
 	return d.closesUnderBudget(s, wait.Since.Add(g.CloseAfter), v1alpha1.ReasonGroupIncomplete)
 }

@@ -51,6 +51,9 @@ func Of(declared []v1alpha1.NodeGate, policy gate.KeyPolicy, use StatusUse) *Set
 const NotServed = "the API server does not serve NodeGates: until it does, the gate's taints and records stay, because it is unknown whether " +
 	"the gate was deleted; apply the CustomResourceDefinition, and the gates directly afterwards, or, if the gate should not exist, run 'kubectl gate release --gate' with its name"
 
+// DeclaredInFile explains why nothing but records on nodes is known of a gate from a file.
+const DeclaredInFile = "the gate is declared in a file that only the controller reads (--gates)"
+
 // NoteEdits sets Gate.Edited of the gates whose signals are not those of an earlier set. New includes
 // this.
 func (s *Set) NoteEdits(before *Set, at time.Time) {

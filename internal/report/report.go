@@ -224,9 +224,8 @@ func (n *Node) heldAtLeastSince() time.Time {
 		return since
 	}
 	for i := range n.Gates {
-		g := &n.Gates[i]
-		if at := g.Closed.At; g.Holds() && !at.IsZero() && (since.IsZero() || at.Before(since)) {
-			since = at
+		if g := &n.Gates[i]; g.Holds() {
+			since = gate.Earliest(since, g.Closed.At)
 		}
 	}
 	return since

@@ -45,7 +45,7 @@ func (s *Status) fill(f *Facts) {
 		g := Gate{Gate: name, Source: t.source, Taint: t.taint, Ready: string(metav1.ConditionUnknown)}
 		switch {
 		case t.source == v1alpha1.SourceFiles:
-			g.Stale = "the gate is declared in a file that only the controller reads (--gates)"
+			g.Stale = gateset.DeclaredInFile
 		case f.NotServed:
 			g.Source, g.Gone, g.Stale = "", true, gateset.NotServed
 		default:

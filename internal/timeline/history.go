@@ -161,9 +161,8 @@ type Pod struct {
 func (l *History) HeldSince() time.Time {
 	var since time.Time
 	for i := range l.Gates {
-		g := &l.Gates[i]
-		if g.Holds() && g.Closed.Known() && (since.IsZero() || g.Closed.At.Before(since)) {
-			since = g.Closed.At
+		if g := &l.Gates[i]; g.Holds() && g.Closed.Known() {
+			since = gate.Earliest(since, g.Closed.At)
 		}
 	}
 	return since
