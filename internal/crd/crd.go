@@ -203,7 +203,7 @@ func parse(document []byte) (*unstructured.Unstructured, error) {
 	}
 	object := &unstructured.Unstructured{}
 	if err := json.Unmarshal(data, &object.Object); err != nil {
-		return nil, fmt.Errorf("parsing a NodeGate: %w", err)
+		return nil, errors.New("the document has no fields; write a NodeGate in YAML or JSON, as 'kubectl get nodegates -o yaml' prints it")
 	}
 	if object.Object == nil {
 		return nil, errors.New("the document is empty; write one NodeGate")

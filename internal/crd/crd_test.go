@@ -185,7 +185,8 @@ func TestDecodeRefusesWhatIsNotAGate(t *testing.T) {
 		{"a namespace that is a number", strings.Replace(namespaced, "kube-system", "1", 1), "cannot unmarshal number into Go struct field ObjectMeta.namespace"},
 		{"duplicate field", base + "  nodeSelector: {}\n", `"nodeSelector" already set in map`},
 		{"empty", "", "the document is empty; write one NodeGate"},
-		{"not a map", "- a", "parsing a NodeGate: "},
+		{"not a map", "- a", "the document has no fields; write a NodeGate in YAML or JSON, as 'kubectl get nodegates -o yaml' prints it"},
+		{"a table", "NAME MODE READY\ncilium Enforce True\n", "the document has no fields; "},
 		{"not YAML", "a: b: c", "parsing YAML: "},
 		{"another kind", "{apiVersion: v1, kind: Node}", "the document is not a NodeGate; set apiVersion: nodegate.dev/v1alpha1 and kind: NodeGate"},
 	} {
