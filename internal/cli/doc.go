@@ -7,6 +7,7 @@
 // A new verb is a file of its name here, which contains its flags, help, reads and exit
 // status, and an entry in addVerbs. What it computes and prints is a package without I/O,
 // such as internal/explain for why. Files of other names contain what verbs share: flags
-// (output, files, dryrun), reads (snapshot, gates, nodes, leader), and manual overrides
-// (override, overrideplan), which open, close and reset have in common.
+// (output, files, dryrun), reads (snapshot, gates, nodes, leader), streams (terminal,
+// commands), and manual overrides (override, overrideplan), which open, close and reset
+// have in common.
 package cli
