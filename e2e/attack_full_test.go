@@ -57,6 +57,8 @@ func TestFullNodeReboots(t *testing.T) {
 	e.must(k.patchAsKubelet(`{"metadata":{"annotations":{`+k.filling()+`}}}`, false))
 	k.reboot()
 	k.isTainted(keyA)
+	e.reportsDenial("agent", "full", "metadata.annotations: Too long")
+	e.tells(e.ask(e.cluster.Admin(), "why", "full"), 1, "held by 1 of 1 gates", "agent: closed, about to open", "Too long", "fix that cause")
 	e.must(k.patchAsKubelet(`{"metadata":{"annotations":{"example.com/a0":null}}}`, false))
 	k.becomes("agent", isClosed, keyA)
 	k.recordsBoot("agent") // the pod is in the digest, because it was ready when the record was written
