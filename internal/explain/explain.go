@@ -155,7 +155,7 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 		Condition: conditionOf(v), ConditionThrottled: v.Wants == gate.WantCondition,
 		NotInForce: f.Gates.Rejection(v.Gate), NonMember: v.NonMember, Ring: v.Ring,
 	}
-	left := f.leftTaint(v, g)
+	left := v.TaintLeft(&f.Node.Node, &f.Decision, g)
 	switch after := cmp.Or(v.After, StateNone); {
 	case v.DryRun:
 		e.State, e.Since = after, time.Time{}
@@ -176,22 +176,6 @@ func (f *Facts) explainGate(v *gate.Verdict) Gate {
 	e.Next = f.nextStep(v, g, &e)
 	f.omitUnreadable(&e)
 	return e
-}
-
-// leftTaint returns the gate's taint that is on the node and that the controller is about to remove, although
-// by its record, or without one, the gate is not closed: the record did not fit into the Node, or another
-// writer added the taint. Until it is removed, it holds the node. Otherwise leftTaint returns "".
-func (f *Facts) leftTaint(v *gate.Verdict, g *gate.Gate) string {
-	if g == nil || v.Before == v1alpha1.StateClosed || v.After == v1alpha1.StateClosed || !f.Decision.Changes {
-		return ""
-	}
-	for _, t := range g.Taints() {
-		isIt := func(on corev1.Taint) bool { return on.Key == t.Key && on.Effect == t.Effect }
-		if slices.ContainsFunc(f.Node.Node.Taints, isIt) && !slices.ContainsFunc(f.Decision.Taints, isIt) {
-			return gate.TaintText(t)
-		}
-	}
-	return ""
 }
 
 // omitUnreadable removes what is not known of a gate, because its record on the node cannot be

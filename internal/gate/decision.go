@@ -253,6 +253,23 @@ func (v *Verdict) LacksTaint(n *Node) bool {
 	return err == nil && ok && v.Before == v1alpha1.StateClosed && !v.DryRun && n.taint(t.Key, t.Effect) < 0
 }
 
+// TaintLeft returns the gate's taint that is on the node and that the decision removes, in the form used in
+// records, although the gate is not closed by its record, or has none: the record did not fit into the Node, or
+// another writer added the taint. Until it is removed, it keeps pods off the node. Otherwise TaintLeft returns
+// "". g is nil for a gate that does not exist.
+func (v *Verdict) TaintLeft(n *Node, d *Decision, g *Gate) string {
+	if g == nil || v.Before == v1alpha1.StateClosed || v.After == v1alpha1.StateClosed || !d.Changes {
+		return ""
+	}
+	for _, t := range g.Taints() {
+		isIt := func(on corev1.Taint) bool { return on.Key == t.Key && on.Effect == t.Effect }
+		if slices.ContainsFunc(n.Taints, isIt) && !slices.ContainsFunc(d.Taints, isIt) {
+			return TaintText(t)
+		}
+	}
+	return ""
+}
+
 // IsSoft reports whether a taint, in the form used in records, does not keep pods off a node.
 func IsSoft(taint string) bool {
 	return strings.HasSuffix(taint, ":"+string(corev1.TaintEffectPreferNoSchedule))

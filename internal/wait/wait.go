@@ -128,10 +128,11 @@ func (t *Tracker) nodeState(n *gate.Node, now time.Time) (node state, closed boo
 		if v.DryRun || t.gate != "" && v.Gate != t.gate || t.gate == "" && gate.IsSoft(v.TaintOn(n, &decision, g)) {
 			continue
 		}
-		if v.Before == v1alpha1.StateClosed || v.After == v1alpha1.StateClosed {
+		holds := v.Before == v1alpha1.StateClosed || v.TaintLeft(n, &decision, g) != ""
+		if holds || v.After == v1alpha1.StateClosed {
 			node.heldBy = append(node.heldBy, v.Gate)
 		}
-		closed = closed || v.Before == v1alpha1.StateClosed
+		closed = closed || holds
 	}
 	slices.Sort(node.heldBy)
 	return node, closed

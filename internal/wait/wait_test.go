@@ -68,7 +68,7 @@ func TestWaitNodeState(t *testing.T) {
 		"not a member":                  {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", nil), true, false},
 		"new, about to close":           {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", nil, isNew), false, false},
 		"tainted, about to be adopted":  {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", nil, isTainted), false, false},
-		"open, and still tainted":       {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", opened, isTainted), true, false},
+		"open, and still tainted":       {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", opened, isTainted), false, true},
 		"tainted by another program":    {nil, "", waitNode("n1", nil, isTainted), true, false},
 		"new, opted out":                {[]string{clitest.ByLabel("agent", "")}, "", waitNode("n1", nil, isNew, func(n *gate.Node) { n.Labels[v1alpha1.OptOutLabel] = v1alpha1.OptOutValue }), true, false},
 		"new, gate in dry run":          {[]string{clitest.ByLabel("agent", "mode: DryRun")}, "", waitNode("n1", nil, isNew), true, false},
