@@ -106,7 +106,7 @@ func (w *world) endsHolds() {
 	ng := &v1alpha1.NodeGate{ObjectMeta: metav1.ObjectMeta{Name: heldGate}, Spec: v1alpha1.NodeGateSpec{
 		Taint:        v1alpha1.Taint{Key: heldKey, Effect: corev1.TaintEffectNoSchedule},
 		OpenWhen:     []v1alpha1.Signal{{Name: "never", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "example.com/never"}}}},
-		BypassedPods: v1alpha1.BypassedHold, HoldSeconds: ptr.To[int32](60),
+		BypassedPods: v1alpha1.BypassedHold, HoldSeconds: new(int32(60)),
 	}}
 	must(w.T, w.admin.Create(w.Context(), ng))
 	w.switchOff("bypassedPods")

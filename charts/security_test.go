@@ -55,12 +55,12 @@ func TestPodSecurityIsRestricted(t *testing.T) {
 			must(t, create(pod()))
 			for change, by := range map[string]func(*corev1.PodSpec, *corev1.SecurityContext){
 				"is privileged": func(_ *corev1.PodSpec, s *corev1.SecurityContext) {
-					s.Privileged, s.AllowPrivilegeEscalation = ptr.To(true), nil
+					s.Privileged, s.AllowPrivilegeEscalation = new(true), nil
 				},
 				"escalates":                func(_ *corev1.PodSpec, s *corev1.SecurityContext) { s.AllowPrivilegeEscalation = nil },
 				"keeps capabilities":       func(_ *corev1.PodSpec, s *corev1.SecurityContext) { s.Capabilities = nil },
 				"may be root":              func(p *corev1.PodSpec, _ *corev1.SecurityContext) { p.SecurityContext.RunAsNonRoot = nil },
-				"is root":                  func(p *corev1.PodSpec, _ *corev1.SecurityContext) { p.SecurityContext.RunAsUser = ptr.To(int64(0)) },
+				"is root":                  func(p *corev1.PodSpec, _ *corev1.SecurityContext) { p.SecurityContext.RunAsUser = new(int64(0)) },
 				"has no seccomp":           func(p *corev1.PodSpec, _ *corev1.SecurityContext) { p.SecurityContext.SeccompProfile = nil },
 				"is on the node's network": func(p *corev1.PodSpec, _ *corev1.SecurityContext) { p.HostNetwork = true },
 				"has the node's files": func(p *corev1.PodSpec, _ *corev1.SecurityContext) {

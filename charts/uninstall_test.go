@@ -17,7 +17,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -188,7 +187,7 @@ func (i *installation) start() {
 		ObjectMeta:  metav1.ObjectMeta{Namespace: namespace, Name: admission.WebhookService, Labels: map[string]string{discoveryv1.LabelServiceName: admission.WebhookService}},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{i.hook.IP.String()}}},
-		Ports:       []discoveryv1.EndpointPort{{Name: ptr.To("webhook"), Port: ptr.To(int32(i.hook.Port))}}, //nolint:gosec // a port
+		Ports:       []discoveryv1.EndpointPort{{Name: new("webhook"), Port: new(int32(i.hook.Port))}}, //nolint:gosec // a port
 	}
 	must(i.T, i.admin.Create(i.Context(), slice))
 	stop := i.stop

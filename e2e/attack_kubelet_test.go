@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -38,14 +37,14 @@ func TestNodeThatLies(t *testing.T) {
 		},
 		"a record among many": func() error { return k.patchAsKubelet(`{"metadata":{"annotations":{`+numbered(1100)+`}}}`, false) },
 		"the daemon's owner": func() error {
-			return k.api.Create(t.Context(), k.mirrorPod(ds.Labels, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: ptr.To(true)}))
+			return k.api.Create(t.Context(), k.mirrorPod(ds.Labels, metav1.OwnerReference{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: new(true)}))
 		},
 	} {
 		if err := try(); !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 			t.Errorf("%s: the API server returned %v, want a rejection", what, err)
 		}
 	}
-	mirror := k.mirrorPod(ds.Labels, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: born.UID, Controller: ptr.To(true)})
+	mirror := k.mirrorPod(ds.Labels, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: k.name, UID: born.UID, Controller: new(true)})
 	e.must(k.api.Create(t.Context(), mirror))
 	k.run(mirror, true)
 	k.report(corev1.ConditionTrue, "kubelet is ready")

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -251,7 +250,7 @@ func (a *attacker) patchStatus() {
 		}
 		options := &client.SubResourcePatchOptions{}
 		if patchType == types.ApplyYAMLPatchType {
-			options.FieldManager, options.Force = "attacker", ptr.To(true)
+			options.FieldManager, options.Force = "attacker", new(true)
 		}
 		_ = a.api.Status().Patch(a.Context(), ng.DeepCopy(), client.RawPatch(patchType, body), options)
 		var now v1alpha1.NodeGate

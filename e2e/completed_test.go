@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -108,7 +107,7 @@ func TestCompletedSignal(t *testing.T) {
 func checkedAndFit() *v1alpha1.NodeGate {
 	ng := onRegression(newGate("check", keyA, byCompleted("check")))
 	ng.Spec.OpenWhen = append(ng.Spec.OpenWhen, v1alpha1.Signal{Name: "fit", SignalSource: byLabel("fit")})
-	ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1))
+	ng.Spec.Budget.MaxReclosed = new(intstr.FromInt32(1))
 	return ng
 }
 

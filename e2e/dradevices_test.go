@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -81,14 +80,14 @@ func TestDevicesMustBeUsable(t *testing.T) {
 	k.becomes("devices", isOpen, keyA)
 
 	rule := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: "broken"}, Spec: resourcev1.DeviceTaintRuleSpec{
-		DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: ptr.To(draDriver), Pool: &k.name, Device: ptr.To("gpu-2")},
+		DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: new(draDriver), Pool: &k.name, Device: new("gpu-2")},
 		Taint:          resourcev1.DeviceTaint{Key: "example.com/broken", Effect: resourcev1.DeviceTaintEffectNoExecute},
 	}}
 	e.must(e.admin.Create(t.Context(), rule))
 	k.settled()
 	e.must(k.is("devices", isOpen, keyA)) // the gate does not count this device
 	e.must(e.admin.Delete(t.Context(), rule))
-	rule.ResourceVersion, rule.Spec.DeviceSelector.Device = "", ptr.To("gpu-0")
+	rule.ResourceVersion, rule.Spec.DeviceSelector.Device = "", new("gpu-0")
 	e.must(e.admin.Create(t.Context(), rule))
 	k.becomes("devices", isClosed, keyA)
 	e.waitsForDevices("devices", "n1", "1 of 2 devices", "example.com/broken:NoExecute on device gpu-0 by DeviceTaintRule broken")
@@ -110,7 +109,7 @@ func (e *env) sharesDevice(pool, name, rack string, count int64) {
 		Devices: []resourcev1.Device{gpu(name, "large")},
 	}}
 	if rack == "" {
-		o.Spec.AllNodes = ptr.To(true)
+		o.Spec.AllNodes = new(true)
 	} else {
 		o.Spec.NodeSelector = &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
 			{Key: "example.com/rack", Operator: corev1.NodeSelectorOpIn, Values: []string{rack}},

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -55,7 +54,7 @@ func on(ng *v1alpha1.NodeGate, key, value string) *v1alpha1.NodeGate {
 // onRegression makes a gate close immediately when its signal no longer holds.
 func onRegression(ng *v1alpha1.NodeGate) *v1alpha1.NodeGate {
 	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
-	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
+	ng.Spec.Timing.CloseAfterSeconds = new(int32(0))
 	return ng
 }
 

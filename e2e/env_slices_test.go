@@ -5,7 +5,6 @@ package e2e
 import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -37,7 +36,7 @@ func (k *kubelet) publishesForAll(name string) {
 	slice := &resourcev1.ResourceSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: k.name + "-" + name},
 		Spec: resourcev1.ResourceSliceSpec{
-			Driver: draDriver, AllNodes: ptr.To(true),
+			Driver: draDriver, AllNodes: new(true),
 			Pool:    resourcev1.ResourcePool{Name: "network", Generation: 1, ResourceSliceCount: 1},
 			Devices: []resourcev1.Device{{Name: name}},
 		},

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/testcluster"
@@ -55,7 +54,7 @@ func newVolumeEnv(t *testing.T) *volumeEnv {
 		running: map[string]bool{}, disks: map[string]string{},
 	}
 	d.must(d.admin.Create(t.Context(), &storagev1.CSIDriver{
-		ObjectMeta: metav1.ObjectMeta{Name: diskDriver}, Spec: storagev1.CSIDriverSpec{AttachRequired: ptr.To(true)},
+		ObjectMeta: metav1.ObjectMeta{Name: diskDriver}, Spec: storagev1.CSIDriverSpec{AttachRequired: new(true)},
 	}))
 	d.must(d.admin.Create(t.Context(), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "disks"}, Provisioner: diskDriver}))
 	for _, work := range []func(context.Context) error{d.renewLeases, d.runPods, d.attachDisks} {
@@ -138,7 +137,7 @@ func (d *volumeEnv) renewLease(ctx context.Context, name string) error {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: name}}
 	err := d.admin.Get(ctx, client.ObjectKeyFromObject(lease), lease)
 	lease.Spec = coordinationv1.LeaseSpec{
-		HolderIdentity: &name, LeaseDurationSeconds: ptr.To[int32](40), RenewTime: ptr.To(metav1.NowMicro()),
+		HolderIdentity: &name, LeaseDurationSeconds: new(int32(40)), RenewTime: new(metav1.NowMicro()),
 	}
 	switch {
 	case apierrors.IsNotFound(err):
@@ -258,12 +257,12 @@ func (d *volumeEnv) database(name string, labels ...string) {
 	d.must(d.admin.Create(d.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: daemonNamespace, Name: name},
 		Spec: appsv1.StatefulSetSpec{
-			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: app},
+			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: app},
 			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: app}, Spec: databasePod(labels)},
 			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
 				ObjectMeta: metav1.ObjectMeta{Name: "data"},
 				Spec: corev1.PersistentVolumeClaimSpec{
-					AccessModes: once, StorageClassName: ptr.To("disks"), Resources: corev1.VolumeResourceRequirements{Requests: size},
+					AccessModes: once, StorageClassName: new("disks"), Resources: corev1.VolumeResourceRequirements{Requests: size},
 				},
 			}},
 		},

@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -115,7 +114,7 @@ func TestRackOpensTogether(t *testing.T) {
 func TestRackLosesANode(t *testing.T) {
 	e := newEnv(t)
 	stop := e.startController(0)
-	e.declare(rackGate(func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(2)) }))
+	e.declare(rackGate(func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = new(intstr.FromInt32(2)) }))
 	rack, other := e.rack("r1"), e.rack("r2")
 	both := slices.Concat(rack, other)
 	e.each(both, func(k *kubelet) { k.label("fit") })
@@ -143,8 +142,8 @@ func TestRackClosesTogether(t *testing.T) {
 	stop := e.startController(0)
 	ng := e.declare(rackGate(func(s *v1alpha1.NodeGateSpec) {
 		s.CloseTogether = v1alpha1.CloseTogetherWhenIncomplete
-		s.Timing.CloseAfterSeconds = ptr.To[int32](1)
-		s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(3))
+		s.Timing.CloseAfterSeconds = new(int32(1))
+		s.Budget.MaxReclosed = new(intstr.FromInt32(3))
 	}))
 	rack := e.rack("r1")
 	e.each(rack, func(k *kubelet) { k.label("fit") })
@@ -158,7 +157,7 @@ func TestRackClosesTogether(t *testing.T) {
 			errUnless(e.closed("rack", rack) == 3, fmt.Sprintf("%d nodes are closed", e.closed("rack", rack))),
 			e.messageContains("rack", v1alpha1.ConditionThrottled, "group r1 has 3 fit nodes and needs 4; not fit: r1-n2"))
 	})
-	e.edit(ng, func() { ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromInt32(4)) })
+	e.edit(ng, func() { ng.Spec.Budget.MaxReclosed = new(intstr.FromInt32(4)) })
 	e.become(isClosed, rack...)
 	for _, k := range []*kubelet{rack[0], rack[2], rack[3]} {
 		if r := k.record("rack"); r.Reason != v1alpha1.ReasonGroupIncomplete {

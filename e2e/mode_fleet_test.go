@@ -13,7 +13,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/access"
@@ -86,9 +85,9 @@ func (f *randomFleet) declareGates() {
 	spec.NodeSelector.MatchLabels = map[string]string{"fleet": ""}
 	spec.ReclosePolicy = []v1alpha1.ReclosePolicy{v1alpha1.RecloseNever, v1alpha1.RecloseOnReboot, v1alpha1.RecloseOnRegression}[f.IntN(3)]
 	spec.ExistingNodes = []v1alpha1.ExistingNodes{v1alpha1.ExistingIgnore, v1alpha1.ExistingAdopt, v1alpha1.ExistingClose}[f.IntN(3)]
-	spec.Budget.MaxReclosed = ptr.To([]intstr.IntOrString{intstr.FromInt32(0), intstr.FromInt32(2), intstr.FromString("50%"), intstr.FromString("100%")}[f.IntN(4)])
+	spec.Budget.MaxReclosed = new([]intstr.IntOrString{intstr.FromInt32(0), intstr.FromInt32(2), intstr.FromString("50%"), intstr.FromString("100%")}[f.IntN(4)])
 	f.budget = spec.Budget.MaxReclosed
-	spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
+	spec.Timing.CloseAfterSeconds = new(int32(0))
 	f.Logf("reclosePolicy %s, existingNodes %s, at most %s", spec.ReclosePolicy, spec.ExistingNodes, spec.Budget.MaxReclosed)
 	enforced, dryRun := newGate("enforced", keyA, byLabel("fit")), newGate("dry-run", keyB, byLabel("fit"))
 	enforced.Spec, dryRun.Spec = *spec.DeepCopy(), *spec.DeepCopy()

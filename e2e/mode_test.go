@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -73,8 +72,8 @@ func TestDryRunOnAFleet(t *testing.T) {
 	ng.Spec.Mode = v1alpha1.ModeDryRun
 	ng.Spec.ExistingNodes = v1alpha1.ExistingClose
 	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
-	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
-	ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromString("50%"))
+	ng.Spec.Timing.CloseAfterSeconds = new(int32(0))
+	ng.Spec.Budget.MaxReclosed = new(intstr.FromString("50%"))
 	e.declare(ng)
 	e.must(e.condition("agent", v1alpha1.ConditionReady, metav1.ConditionTrue, "DryRun"))
 	e.counts("agent", 6, 2, 3) // half of six; one is waiting for budget

@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/install"
@@ -20,7 +19,7 @@ import (
 // publishingGate returns a gate that publishes an overdue node after two seconds.
 func publishingGate() *v1alpha1.NodeGate {
 	ng := newGate("agent", keyA, byLabel("fit"))
-	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](2), Condition: v1alpha1.DeadlineConditionPublish}
+	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(2)), Condition: v1alpha1.DeadlineConditionPublish}
 	ng.Spec.Budget.MaxReclosed = percent("100%")
 	return ng
 }

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -21,8 +20,8 @@ func twoTaints(name, key, recloseKey string) *v1alpha1.NodeGate {
 	ng := newGate(name, key, byLabel("ready"))
 	ng.Spec.RecloseTaint = &v1alpha1.Taint{Key: recloseKey, Effect: corev1.TaintEffectNoSchedule}
 	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
-	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
-	ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
+	ng.Spec.Timing.CloseAfterSeconds = new(int32(0))
+	ng.Spec.Budget.MaxReclosed = new(intstr.FromString("100%"))
 	return ng
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -40,7 +39,7 @@ func TestRejectedPodsAreReported(t *testing.T) {
 	e.runController(func(p *controller.Process) { p.Registerer = registry })
 	ds := e.daemonSet("agent")
 	ng := bypassGate(v1alpha1.BypassedEvict)
-	ng.Spec.ReclosePolicy, ng.Spec.Timing.CloseAfterSeconds = v1alpha1.RecloseOnRegression, ptr.To[int32](0)
+	ng.Spec.ReclosePolicy, ng.Spec.Timing.CloseAfterSeconds = v1alpha1.RecloseOnRegression, new(int32(0))
 	e.declare(ng)
 	k := e.kubelet("n1")
 	k.register()

@@ -10,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -22,7 +21,7 @@ import (
 // strictly makes a gate close as soon as its signals do not hold, as #16602 requires, and
 // returns it.
 func strictly(ng *v1alpha1.NodeGate) *v1alpha1.NodeGate {
-	ng.Spec.Timing.RolloutGraceSeconds = ptr.To[int32](0)
+	ng.Spec.Timing.RolloutGraceSeconds = new(int32(0))
 	return onRegression(ng)
 }
 

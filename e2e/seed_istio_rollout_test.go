@@ -10,7 +10,6 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -29,7 +28,7 @@ func TestSeedIstioRollout(t *testing.T) {
 	ds := e.daemonSet("cni")
 	ng := critical("cni", "cni")
 	ng.Spec.OpenWhen = append(ng.Spec.OpenWhen, v1alpha1.Signal{Name: "daemon", SignalSource: byDaemonSet("cni")})
-	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
+	ng.Spec.Timing.CloseAfterSeconds = new(int32(0))
 	e.declare(ng)
 	fleet := e.fleet(rolloutSize)
 	var mu sync.Mutex

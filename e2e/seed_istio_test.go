@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -28,7 +27,7 @@ func critical(name string, daemons ...string) *v1alpha1.NodeGate {
 		ng.Spec.OpenWhen = append(ng.Spec.OpenWhen, v1alpha1.Signal{Name: fmt.Sprintf("%s-%d", daemon, i), SignalSource: byPods(daemon)})
 	}
 	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
-	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](1)
+	ng.Spec.Timing.CloseAfterSeconds = new(int32(1))
 	ng.Spec.Budget.MaxReclosed = percent("100%")
 	return ng
 }
@@ -189,7 +188,7 @@ func TestSeedIstioHeartbeatAge(t *testing.T) {
 	e.startController(0)
 	ng := critical("critical")
 	ng.Spec.OpenWhen = []v1alpha1.Signal{{Name: "net", SignalSource: v1alpha1.SignalSource{
-		Condition: &v1alpha1.ConditionSignal{Type: "NetworkProbed", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)},
+		Condition: &v1alpha1.ConditionSignal{Type: "NetworkProbed", Status: "True", MaxHeartbeatAgeSeconds: new(int32(600))},
 	}}}
 	e.declare(ng)
 	e.must(e.condition("critical", v1alpha1.ConditionAccepted, metav1.ConditionTrue, v1alpha1.ReasonAccepted)) // not NoBootEvidence

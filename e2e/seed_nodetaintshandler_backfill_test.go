@@ -12,7 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller"
@@ -115,7 +114,7 @@ func TestSeedNodetaintshandlerBackfillRace(t *testing.T) {
 			later := &stoppableClock{laterClock: laterClock{ahead: time.Hour}}
 			stop := e.runController(func(p *controller.Process) { p.Options.Clock = later })
 			ng := on(backfill(), "idle", "")
-			ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromInt32(2)) // no node waits for budget while the clock stands still
+			ng.Spec.Budget.MaxReclosed = new(intstr.FromInt32(2)) // no node waits for budget while the clock stands still
 			e.declare(ng)
 			before.label("idle")
 			before.becomes("backfill", isClosed, keyA) // a controller that has just started grants no budget for seconds
@@ -171,7 +170,7 @@ func TestSeedNodetaintshandlerBackfillBudget(t *testing.T) {
 	nodes := e.registered("n1", "n2", "n3", "n4", "n5")
 	e.startController(time.Hour)
 	ng := backfill()
-	ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1))
+	ng.Spec.Budget.MaxReclosed = new(intstr.FromInt32(1))
 	e.declare(ng)
 	e.eventually("closing is throttled", func() error {
 		return e.condition("backfill", v1alpha1.ConditionThrottled, metav1.ConditionTrue, v1alpha1.ReasonThrottled)

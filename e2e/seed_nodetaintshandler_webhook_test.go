@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -185,7 +184,7 @@ func guardsOnOlder(o *olderEnv) {
 	o.must(err)
 	secret, registration := o.secret(), o.registration()
 	changed := registration.DeepCopy()
-	changed.Webhooks[0].ClientConfig.URL, changed.Webhooks[0].ClientConfig.CABundle = ptr.To("https://attacker.invalid/"), nil
+	changed.Webhooks[0].ClientConfig.URL, changed.Webhooks[0].ClientConfig.CABundle = new("https://attacker.invalid/"), nil
 	changed.Webhooks[0].Rules[0].Resources = []string{"secrets"}
 	for what, do := range map[string]func() error{
 		"reading the webhook's Secret": func() error { return own.Get(o.Context(), client.ObjectKeyFromObject(secret), secret.DeepCopy()) },

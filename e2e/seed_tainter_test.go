@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -292,7 +291,7 @@ func TestSeedTainterBudget(t *testing.T) {
 }
 
 // percent returns a percentage for maxReclosed.
-func percent(p string) *intstr.IntOrString { return ptr.To(intstr.FromString(p)) }
+func percent(p string) *intstr.IntOrString { return new(intstr.FromString(p)) }
 
 // With forSeconds, a condition that holds only briefly does not taint a node, unlike in Tainter.
 // The gate closes after that time without another event.

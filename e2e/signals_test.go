@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -81,7 +80,7 @@ func TestConditionAndAnnotationSignals(t *testing.T) {
 	ng := newGate("both", keyA, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{TypePattern: "Network.*", Status: "True"}})
 	ng.Spec.OpenWhen = append(ng.Spec.OpenWhen, v1alpha1.Signal{
 		Name:         "annotation",
-		SignalSource: v1alpha1.SignalSource{Annotation: &v1alpha1.KeyValueSignal{Key: "example.com/warm", Value: ptr.To("yes")}},
+		SignalSource: v1alpha1.SignalSource{Annotation: &v1alpha1.KeyValueSignal{Key: "example.com/warm", Value: new("yes")}},
 	})
 	e.declare(ng)
 	k := e.kubelet("n1")

@@ -9,7 +9,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -82,13 +81,13 @@ func TestSlicesOfAnotherNode(t *testing.T) {
 		return o
 	}
 	for what, change := range map[string]func(*resourcev1.ResourceSliceSpec){
-		"another node's": func(s *resourcev1.ResourceSliceSpec) { s.NodeName = ptr.To("closed") },
-		"all nodes'":     func(s *resourcev1.ResourceSliceSpec) { s.AllNodes = ptr.To(true) },
+		"another node's": func(s *resourcev1.ResourceSliceSpec) { s.NodeName = new("closed") },
+		"all nodes'":     func(s *resourcev1.ResourceSliceSpec) { s.AllNodes = new(true) },
 		"for each device": func(s *resourcev1.ResourceSliceSpec) {
-			s.PerDeviceNodeSelection, s.Devices[0].NodeName = ptr.To(true), ptr.To("closed")
+			s.PerDeviceNodeSelection, s.Devices[0].NodeName = new(true), new("closed")
 		},
 		"a pool's counter": func(s *resourcev1.ResourceSliceSpec) {
-			s.AllNodes, s.Devices, s.SharedCounters = ptr.To(true), nil, []resourcev1.CounterSet{{Name: "c"}}
+			s.AllNodes, s.Devices, s.SharedCounters = new(true), nil, []resourcev1.CounterSet{{Name: "c"}}
 		},
 	} {
 		if err := malicious.api.Create(t.Context(), slice(change)); !apierrors.IsForbidden(err) {

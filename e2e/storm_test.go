@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -86,7 +85,7 @@ func TestStorm(t *testing.T) {
 	p.start()
 	ng := newGate("agent", keyA, byLabel("ready"))
 	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
-	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
+	ng.Spec.Timing.CloseAfterSeconds = new(int32(0))
 	e.declare(ng)
 	s := e.newStorm()
 	e.each(s.fleet, func(k *kubelet) {

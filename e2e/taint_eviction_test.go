@@ -11,7 +11,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -85,7 +84,7 @@ func TestTaintEviction(t *testing.T) {
 	ng := onRegression(newGate("evict", keyA, byLabel("ready")))
 	ng.Spec.Taint.Effect = corev1.TaintEffectNoExecute
 	ng.Spec.Acknowledge = []v1alpha1.Acknowledgement{v1alpha1.AcknowledgePodEviction}
-	ng.Spec.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
+	ng.Spec.Budget.MaxReclosed = new(intstr.FromString("100%"))
 	w.declare(ng)
 	opens, stays := w.schedulableNode("opens"), w.schedulableNode("stays")
 	for _, k := range []*kubelet{opens, stays} {
@@ -147,7 +146,7 @@ func TestDeviceTaintEviction(t *testing.T) {
 
 	taint := resourcev1.DeviceTaint{Key: "example.com/unhealthy", Effect: resourcev1.DeviceTaintEffectNoExecute}
 	rule := &resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: "unhealthy"}, Spec: resourcev1.DeviceTaintRuleSpec{
-		DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: ptr.To(draDriver), Pool: &k.name}, Taint: taint,
+		DeviceSelector: &resourcev1.DeviceTaintSelector{Driver: new(draDriver), Pool: &k.name}, Taint: taint,
 	}}
 	w.must(w.admin.Create(t.Context(), rule))
 	by, _ := w.evicted(user)

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -90,7 +89,7 @@ func TestDeadlineKeepsClosed(t *testing.T) {
 	stop := e.startController(0)
 	ds := e.daemonSet("agent")
 	ng := newGate("agent", keyA, byDaemonSet(ds.Name))
-	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](3)}
+	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(3))}
 	e.declare(ng)
 	k := e.registered("n1")[0]
 	pod := k.daemonPod(ds)
@@ -117,9 +116,9 @@ func TestDeadlineOpens(t *testing.T) {
 	ds := e.daemonSet("agent")
 	ng := newGate("agent", keyA, byDaemonSet(ds.Name))
 	ng.Spec.ReclosePolicy = v1alpha1.RecloseOnRegression
-	ng.Spec.Timing.CloseAfterSeconds = ptr.To[int32](0)
+	ng.Spec.Timing.CloseAfterSeconds = new(int32(0))
 	ng.Spec.Budget.MaxReclosed = percent("100%")
-	ng.Spec.Deadline = &v1alpha1.Deadline{PodMissingSeconds: ptr.To[int32](6000), Action: v1alpha1.DeadlineOpen}
+	ng.Spec.Deadline = &v1alpha1.Deadline{PodMissingSeconds: new(int32(6000)), Action: v1alpha1.DeadlineOpen}
 	e.declare(ng)
 	k := e.registered("n1")[0]
 	e.waitsFor("agent", "n1", v1alpha1.ReadingPodMissing)
@@ -186,7 +185,7 @@ func TestDeadlineOfACrashLoop(t *testing.T) {
 	stop := e.startController(0)
 	ds := e.daemonSet("agent")
 	ng := newGate("agent", keyA, byDaemonSet(ds.Name))
-	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](6000), PodMissingSeconds: ptr.To[int32](300)}
+	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(6000)), PodMissingSeconds: new(int32(300))}
 	e.declare(ng)
 	k := e.registered("n1")[0]
 	crash := func(pod *corev1.Pod) {
@@ -240,7 +239,7 @@ func TestDeadlineRunsInOneBootAndNotInSilence(t *testing.T) {
 	e := newEnv(t)
 	ds := e.daemonSet("agent")
 	ng := newGate("agent", keyA, byDaemonSet(ds.Name))
-	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](6000)}
+	ng.Spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(6000))}
 	stop := e.startController(0)
 	e.declare(ng)
 	k := e.registered("n1")[0]

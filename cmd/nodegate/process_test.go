@@ -244,7 +244,7 @@ func TestLeaderThatLosesTheLease(t *testing.T) {
 	}
 	eventually(t, "another one gets the Lease", func() error {
 		taken := lease(t, api)
-		taken.Spec.HolderIdentity, taken.Spec.LeaseDurationSeconds = ptr.To("another"), ptr.To[int32](3600)
+		taken.Spec.HolderIdentity, taken.Spec.LeaseDurationSeconds = new("another"), new(int32(3600))
 		return api.Update(t.Context(), taken)
 	})
 	eventually(t, "it is a standby, and counts no nodes", leads("0"))
@@ -259,7 +259,7 @@ func TestLeaderThatLosesTheLease(t *testing.T) {
 	}
 
 	released := lease(t, api)
-	released.Spec.HolderIdentity = ptr.To("")
+	released.Spec.HolderIdentity = new("")
 	if err := api.Update(t.Context(), released); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -40,7 +39,7 @@ func NewServer(name, address string, handler http.Handler, config *tls.Config) (
 		listener = tls.NewListener(listener, config)
 	}
 	return &manager.Server{
-		Name: name, Listener: listener, ShutdownTimeout: ptr.To(shutdownTimeout),
+		Name: name, Listener: listener, ShutdownTimeout: new(shutdownTimeout),
 		Server: &http.Server{
 			Handler: handler, MaxHeaderBytes: maxHeaderBytes, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
 		},

@@ -17,7 +17,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/admission"
@@ -58,7 +57,7 @@ func TestTaintEditedWhileANodeIsCreated(t *testing.T) {
 			other := &otherWebhook{asked: make(chan struct{}), goOn: make(chan struct{})}
 			configuration := admission.WebhookConfiguration(options.Namespace)
 			configuration.Name = "other" // comes after nodegate-birth
-			configuration.Webhooks[0].ReinvocationPolicy = ptr.To(admissionregistrationv1.NeverReinvocationPolicy)
+			configuration.Webhooks[0].ReinvocationPolicy = new(admissionregistrationv1.NeverReinvocationPolicy)
 			in.register(t, configuration, mine, other)
 
 			type answer struct {
@@ -116,7 +115,7 @@ func (o *otherWebhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-o.goOn:
 		case <-r.Context().Done():
 		}
-		review.Response.PatchType = ptr.To(admissionv1.PatchTypeJSONPatch)
+		review.Response.PatchType = new(admissionv1.PatchTypeJSONPatch)
 		review.Response.Patch = []byte(`[{"op":"add","path":"/metadata/labels/other","value":"was-here"}]`)
 	}
 	_ = json.NewEncoder(w).Encode(review)
@@ -136,7 +135,7 @@ func (in *installation) register(t *testing.T, configuration *admissionregistrat
 	w.ClientConfig = admissionregistrationv1.WebhookClientConfig{
 		URL: &server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
 	}
-	w.ObjectSelector, w.TimeoutSeconds = &nodes, ptr.To[int32](30)
+	w.ObjectSelector, w.TimeoutSeconds = &nodes, new(int32(30))
 	configurations := in.admin.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	if _, err := configurations.Create(t.Context(), configuration, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

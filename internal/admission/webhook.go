@@ -8,7 +8,6 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 )
 
 // Names of the objects that the webhook needs.
@@ -44,20 +43,20 @@ func WebhookConfiguration(namespace string) *admissionregistrationv1.MutatingWeb
 		Webhooks: []admissionregistrationv1.MutatingWebhook{{
 			Name: "birth.nodegate.dev",
 			ClientConfig: admissionregistrationv1.WebhookClientConfig{Service: &admissionregistrationv1.ServiceReference{
-				Namespace: namespace, Name: WebhookService, Path: ptr.To(WebhookPath), Port: ptr.To[int32](443),
+				Namespace: namespace, Name: WebhookService, Path: new(WebhookPath), Port: new(int32(443)),
 			}},
 			Rules: []admissionregistrationv1.RuleWithOperations{{
 				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
 				Rule: admissionregistrationv1.Rule{
 					APIGroups: []string{corev1.GroupName}, APIVersions: []string{"v1"}, Resources: []string{"nodes"},
-					Scope: ptr.To(admissionregistrationv1.ClusterScope),
+					Scope: new(admissionregistrationv1.ClusterScope),
 				},
 			}},
-			FailurePolicy:           ptr.To(admissionregistrationv1.Ignore),
-			MatchPolicy:             ptr.To(admissionregistrationv1.Equivalent),
-			SideEffects:             ptr.To(admissionregistrationv1.SideEffectClassNone), // probes are dry runs
-			ReinvocationPolicy:      ptr.To(admissionregistrationv1.NeverReinvocationPolicy),
-			TimeoutSeconds:          ptr.To(int32(WebhookTimeout / time.Second)),
+			FailurePolicy:           new(admissionregistrationv1.Ignore),
+			MatchPolicy:             new(admissionregistrationv1.Equivalent),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone), // probes are dry runs
+			ReinvocationPolicy:      new(admissionregistrationv1.NeverReinvocationPolicy),
+			TimeoutSeconds:          new(int32(WebhookTimeout / time.Second)),
 			AdmissionReviewVersions: []string{"v1"},
 		}},
 	}

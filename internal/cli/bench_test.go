@@ -26,7 +26,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/crd/crdtest"
@@ -152,7 +151,7 @@ func writeStatus(b *testing.B, config *rest.Config) {
 	lease := &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.LeaseName, Namespace: namespace.Name},
 		Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: ptr.To("nodegate-0"), LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: ptr.To(metav1.NowMicro()),
+			HolderIdentity: new("nodegate-0"), LeaseDurationSeconds: new(int32(3600)), RenewTime: new(metav1.NowMicro()),
 		},
 	}
 	if _, err := core.CoordinationV1().Leases(namespace.Name).Create(b.Context(), lease, metav1.CreateOptions{}); err != nil {

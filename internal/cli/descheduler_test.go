@@ -13,7 +13,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 )
 
 const (
@@ -142,9 +141,9 @@ func TestStoppedDeschedulers(t *testing.T) {
 	var c batchv1.CronJob
 	c.Spec.JobTemplate.Spec.Template.Spec = pod
 	for _, stopped := range []bool{false, true} {
-		d.Spec.Replicas, c.Spec.Suspend = ptr.To(int32(1)), &stopped
+		d.Spec.Replicas, c.Spec.Suspend = new(int32(1)), &stopped
 		if stopped {
-			d.Spec.Replicas = ptr.To(int32(0))
+			d.Spec.Replicas = new(int32(0))
 		}
 		if names := deschedulerConfigMaps([]appsv1.Deployment{d}, nil); len(names) > 0 == stopped {
 			t.Errorf("a Deployment, stopped: %t, mounts %v", stopped, names)

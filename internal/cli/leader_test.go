@@ -11,7 +11,6 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/cli/clitest"
@@ -22,7 +21,7 @@ import (
 func TestLeader(t *testing.T) {
 	lease := func(holder *string, age time.Duration) *coordinationv1.Lease {
 		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
-			HolderIdentity: holder, LeaseDurationSeconds: ptr.To(int32(15)), RenewTime: ptr.To(metav1.NewMicroTime(clitest.Now.Add(-age))),
+			HolderIdentity: holder, LeaseDurationSeconds: new(int32(15)), RenewTime: new(metav1.NewMicroTime(clitest.Now.Add(-age))),
 		}}
 	}
 	for name, c := range map[string]struct {
@@ -30,13 +29,13 @@ func TestLeader(t *testing.T) {
 		running string
 		want    string
 	}{
-		"running":                {lease(ptr.To("a"), 2*time.Second), status.Yes, "a renewed its lease 2s ago"},
-		"late, or clocks differ": {lease(ptr.To("a"), 29*time.Second), status.Yes, "29s ago"},
-		"its clock is ahead":     {lease(ptr.To("a"), -time.Minute), status.Yes, "0s ago"},
-		"gone":                   {lease(ptr.To("a"), 31*time.Second), status.No, "no controller is running: a last renewed"},
-		"released":               {lease(ptr.To(""), time.Second), status.No, "released its lease 1s ago"},
+		"running":                {lease(new("a"), 2*time.Second), status.Yes, "a renewed its lease 2s ago"},
+		"late, or clocks differ": {lease(new("a"), 29*time.Second), status.Yes, "29s ago"},
+		"its clock is ahead":     {lease(new("a"), -time.Minute), status.Yes, "0s ago"},
+		"gone":                   {lease(new("a"), 31*time.Second), status.No, "no controller is running: a last renewed"},
+		"released":               {lease(new(""), time.Second), status.No, "released its lease 1s ago"},
 		"without holder":         {lease(nil, time.Hour), status.No, "released its lease"},
-		"never renewed":          {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: ptr.To("a")}}, status.No, "no controller is running: a has never renewed its lease"},
+		"never renewed":          {&coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: new("a")}}, status.No, "no controller is running: a has never renewed its lease"},
 		"never held":             {&coordinationv1.Lease{}, status.No, "no controller is running: its lease has never had a holder"},
 	} {
 		if got := judge(c.lease, clitest.Now); got.Running != c.running || !strings.Contains(got.Message, c.want) {

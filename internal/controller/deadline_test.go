@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -23,7 +22,7 @@ import (
 
 func withDeadline(seconds int32, action v1alpha1.DeadlineAction) func(*v1alpha1.NodeGateSpec) {
 	return func(spec *v1alpha1.NodeGateSpec) {
-		spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To(seconds), Action: action}
+		spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(seconds), Action: action}
 	}
 }
 

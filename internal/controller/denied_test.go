@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -111,7 +110,7 @@ func newWaitingWorld(t *testing.T, change func(*gate.Node)) *world {
 	waits := func(key, opensBy string) func(*v1alpha1.NodeGateSpec) {
 		return func(s *v1alpha1.NodeGateSpec) {
 			s.Taint.Key, s.OpenWhen[0].Label.Key = key, opensBy
-			s.Timing.CloseAfterSeconds = ptr.To[int32](3600)
+			s.Timing.CloseAfterSeconds = new(int32(3600))
 		}
 	}
 	w := newWorld(t, controllertest.Gate("gate", waits(controllertest.TaintKey, "fit")), controllertest.Gate("other", waits(other, "well")))

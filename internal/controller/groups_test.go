@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -27,13 +26,13 @@ import (
 func rackGate(change ...func(*v1alpha1.NodeGateSpec)) *v1alpha1.NodeGate {
 	return controllertest.Gate("gate", append([]func(*v1alpha1.NodeGateSpec){func(s *v1alpha1.NodeGateSpec) {
 		s.OpenTogether = &v1alpha1.OpenTogether{LabelKey: "rack", AtLeast: intstr.FromInt32(4)}
-		s.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
+		s.Budget.MaxReclosed = new(intstr.FromString("100%"))
 	}}, change...)...)
 }
 
 func closingTogether(s *v1alpha1.NodeGateSpec) {
 	s.CloseTogether = v1alpha1.CloseTogetherWhenIncomplete
-	s.Timing.CloseAfterSeconds = ptr.To[int32](60)
+	s.Timing.CloseAfterSeconds = new(int32(60))
 }
 
 // inRacks puts nodes in racks of four. The last node of each rack is not fit.
@@ -122,7 +121,7 @@ func TestGroupLosesANode(t *testing.T) {
 		"without closeTogether": {nil, 1},
 		"with closeTogether":    {[]func(*v1alpha1.NodeGateSpec){closingTogether}, 4},
 		"with little budget": {[]func(*v1alpha1.NodeGateSpec){closingTogether, func(s *v1alpha1.NodeGateSpec) {
-			s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(2))
+			s.Budget.MaxReclosed = new(intstr.FromInt32(2))
 		}}, 2},
 		"with closeTogether, not on regressions": {[]func(*v1alpha1.NodeGateSpec){closingTogether, func(s *v1alpha1.NodeGateSpec) {
 			s.ReclosePolicy = v1alpha1.RecloseOnReboot

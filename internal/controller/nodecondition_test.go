@@ -16,7 +16,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/controller/controllertest"
@@ -25,7 +24,7 @@ import (
 )
 
 func publishing(spec *v1alpha1.NodeGateSpec) {
-	spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](3600), Condition: v1alpha1.DeadlineConditionPublish}
+	spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(3600)), Condition: v1alpha1.DeadlineConditionPublish}
 }
 
 // published returns the names of the nodes that have the condition of the gate.
@@ -170,7 +169,7 @@ func TestConditionThatCannotBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", func(spec *v1alpha1.NodeGateSpec) {
 			publishing(spec)
-			spec.Deadline.ReadySeconds = ptr.To[int32](36000) // so there is no reason for the condition
+			spec.Deadline.ReadySeconds = new(int32(36000)) // so there is no reason for the condition
 			spec.Timing.OpenAfterSeconds = 300
 		}))
 		w.add(1, func(_ int, n *gate.Node) {

@@ -18,7 +18,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -120,7 +119,7 @@ func allowingAllBut(lack func(what string) bool) interceptor.Funcs {
 // closesIfIdle makes a gate close existing nodes if they are idle, without a budget.
 func closesIfIdle(s *v1alpha1.NodeGateSpec) {
 	s.ExistingNodes = v1alpha1.ExistingCloseIfIdle
-	s.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
+	s.Budget.MaxReclosed = new(intstr.FromString("100%"))
 }
 
 func unfit(_ int, n *gate.Node) { delete(n.Labels, "fit") }
@@ -255,7 +254,7 @@ func TestSecondCheckIsNotDelayedByAnotherGate(t *testing.T) {
 // Nodes for which no budget is available are not listed, and are reported as throttled.
 func TestListsWaitForBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closesIfIdle, func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(3)) }))
+		w := newWorld(t, controllertest.Gate("gate", closesIfIdle, func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = new(intstr.FromInt32(3)) }))
 		pods := newNodePods()
 		w.pods = pods
 		w.add(50, unfit)

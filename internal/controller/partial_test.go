@@ -18,7 +18,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -74,7 +73,7 @@ func conditionGate(name, condition string, change ...func(*v1alpha1.NodeGateSpec
 	return controllertest.Gate(name, append([]func(*v1alpha1.NodeGateSpec){func(s *v1alpha1.NodeGateSpec) {
 		s.Taint.Key = "test.nodegate.dev/" + name
 		s.OpenWhen[0].SignalSource = v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: condition, Status: "True"}}
-		s.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
+		s.Budget.MaxReclosed = new(intstr.FromString("100%"))
 	}}, change...)...)
 }
 
@@ -146,7 +145,7 @@ func countReads(c *Controller) map[string]*atomic.Int32 {
 // The signals of no other gate are read, even if another gate waits for a time.
 func TestOnlyGatesThatLookAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := func(s *v1alpha1.NodeGateSpec) { s.Timing.CloseAfterSeconds = ptr.To[int32](60) }
+		slow := func(s *v1alpha1.NodeGateSpec) { s.Timing.CloseAfterSeconds = new(int32(60)) }
 		w := newWorld(t, conditionGate("disk", "Disk"), conditionGate("memory", "Memory"), conditionGate("slow", "Slow", slow))
 		w.writer = notifyingWriter{w}
 		w.add(1, func(_ int, n *gate.Node) {
@@ -202,7 +201,7 @@ func reportsOrNil(all []gateReport, ok bool) []gateReport {
 func chaosGates() []*v1alpha1.NodeGate {
 	sharing := func(s *v1alpha1.NodeGateSpec) { s.Taint.Key = "test.nodegate.dev/shared" }
 	damped := func(s *v1alpha1.NodeGateSpec) {
-		s.Timing.CloseAfterSeconds, s.Timing.OpenAfterSeconds = ptr.To[int32](40), 20
+		s.Timing.CloseAfterSeconds, s.Timing.OpenAfterSeconds = new(int32(40)), 20
 	}
 	follows := func(s *v1alpha1.NodeGateSpec) {
 		*s = v1alpha1.NodeGateSpec{Taint: s.Taint, CloseWhen: s.OpenWhen, Budget: s.Budget}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -24,7 +23,7 @@ func TestUnsettledNodesAreReconciledFully(t *testing.T) {
 	edit := func(change func(*gate.Node)) func(*world) {
 		return func(w *world) { w.edit("n0000", gate.Everything(), change) }
 	}
-	noBudget := func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(0)) }
+	noBudget := func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = new(intstr.FromInt32(0)) }
 	for name, c := range map[string]struct {
 		// disk changes the gate whose condition does not change.
 		disk func(*v1alpha1.NodeGateSpec)

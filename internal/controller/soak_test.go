@@ -11,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -83,7 +82,7 @@ func TestWaitsOfAnEditedGate(t *testing.T) {
 		"its signals":   {byB, true},
 		"created again": {func(ng *v1alpha1.NodeGate) { byB(ng); ng.UID, ng.Generation = "other", 1 }, true},
 		"its budget": {func(ng *v1alpha1.NodeGate) {
-			ng.Generation, ng.Spec.Budget.MaxReclosed = 2, ptr.To(intstr.FromString("100%"))
+			ng.Generation, ng.Spec.Budget.MaxReclosed = 2, new(intstr.FromString("100%"))
 		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,7 +105,7 @@ func testEditedWait(t *testing.T, edit func(*v1alpha1.NodeGate), waits bool) {
 	closes := controllertest.Gate("closes", func(spec *v1alpha1.NodeGateSpec) {
 		spec.Taint.Key = "example.com/closes"
 		spec.OpenWhen[0].SignalSource = hasLabel("not")
-		spec.ReclosePolicy, spec.Timing.CloseAfterSeconds = v1alpha1.RecloseOnRegression, ptr.To[int32](3600)
+		spec.ReclosePolicy, spec.Timing.CloseAfterSeconds = v1alpha1.RecloseOnRegression, new(int32(3600))
 	})
 	w := newWorld(t, opens, closes)
 	w.add(1, func(_ int, n *gate.Node) {
@@ -151,7 +150,7 @@ func TestStaleHeartbeatRestartsOpenAfter(t *testing.T) {
 func TestHeartbeatReturnsWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", probed(func(s *v1alpha1.NodeGateSpec) {
-			s.OpenWhen[0].Condition.MaxHeartbeatAgeSeconds = ptr.To[int32](60)
+			s.OpenWhen[0].Condition.MaxHeartbeatAgeSeconds = new(int32(60))
 			s.Timing.OpenAfterSeconds = 600
 		})))
 		w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonRegression) })
@@ -178,7 +177,7 @@ func TestHeartbeatReturnsWhileWaiting(t *testing.T) {
 func testStaleSoak(t *testing.T, beats, replaced bool) {
 	t.Helper()
 	w := newWorld(t, controllertest.Gate("gate", probed(func(s *v1alpha1.NodeGateSpec) {
-		s.OpenWhen[0].Condition.MaxHeartbeatAgeSeconds = ptr.To[int32](60)
+		s.OpenWhen[0].Condition.MaxHeartbeatAgeSeconds = new(int32(60))
 		s.Timing.OpenAfterSeconds = 600
 	})))
 	w.add(1, func(_ int, n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonRegression) })

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -33,7 +32,7 @@ func sizeOfStatus(t *testing.T, nodes int) (size int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, controllertest.Gate("gate", func(s *v1alpha1.NodeGateSpec) {
-			s.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](1)}
+			s.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(1))}
 		}))
 		w.add(nodes, func(i int, n *gate.Node) {
 			if i%2 == 0 {

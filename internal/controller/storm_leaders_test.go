@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -142,7 +141,7 @@ func TestPausedLeaderResyncsBeforeItCloses(t *testing.T) {
 		var others []string // the last in the queue
 		for _, zone := range []string{"a", "b", "c"} {
 			line := s.c.ledger.Queued(fleet.BudgetScope{Gate: "gate", Zone: zone})
-			others = append(others, line[len(line)-gate.MaxReclosed(ptr.To(intstr.FromString("20%")), 84):]...)
+			others = append(others, line[len(line)-gate.MaxReclosed(new(intstr.FromString("20%")), 84):]...)
 		}
 		s.mu.Lock()
 		for name, n := range s.nodes {

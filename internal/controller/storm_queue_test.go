@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -153,7 +152,7 @@ func TestBudgetEditedInAStorm(t *testing.T) {
 			members, now := s.zones()
 			s.mu.Unlock()
 			want := was[zone] - 1
-			if most := gate.MaxReclosed(ptr.To(intstr.FromString("10%")), members[zone]); want < most {
+			if most := gate.MaxReclosed(new(intstr.FromString("10%")), members[zone]); want < most {
 				s.setAfter(s.checkBudget) // from now on, the lower budget is respected
 				break
 			}

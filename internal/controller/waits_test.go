@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -43,7 +42,7 @@ type timeRule struct {
 
 func timed(change func(*v1alpha1.Timing)) func(*v1alpha1.NodeGateSpec) {
 	return func(s *v1alpha1.NodeGateSpec) {
-		s.Budget.MaxReclosed = ptr.To(intstr.FromString("100%"))
+		s.Budget.MaxReclosed = new(intstr.FromString("100%"))
 		change(&s.Timing)
 	}
 }
@@ -96,17 +95,17 @@ func recorded(change func(*gate.Record)) func(*world, *gate.Node, time.Time) {
 
 var timeRules = map[string]timeRule{
 	"timing.closeAfterSeconds, by a condition": {
-		spec:   probed(func(s *v1alpha1.NodeGateSpec) { s.Timing.CloseAfterSeconds = ptr.To[int32](600) }),
+		spec:   probed(func(s *v1alpha1.NodeGateSpec) { s.Timing.CloseAfterSeconds = new(int32(600)) }),
 		before: func(n *gate.Node) { opened(n); is("Probed", "True")(nil, n, time.Now().Add(-time.Minute)) },
 		begins: is("Probed", "False"), after: 10 * time.Minute, closes: true, observed: true,
 	},
 	"timing.closeAfterSeconds, by a label": {
-		spec:   timed(func(t *v1alpha1.Timing) { t.CloseAfterSeconds = ptr.To[int32](600) }),
+		spec:   timed(func(t *v1alpha1.Timing) { t.CloseAfterSeconds = new(int32(600)) }),
 		before: opened, begins: func(_ *world, n *gate.Node, _ time.Time) { delete(n.Labels, "fit") },
 		after: 10 * time.Minute, closes: true, startsOver: true, ownClock: true,
 	},
 	"timing.rolloutGraceSeconds": {
-		spec:   byAgent(func(s *v1alpha1.NodeGateSpec) { s.Timing.RolloutGraceSeconds = ptr.To[int32](600) }),
+		spec:   byAgent(func(s *v1alpha1.NodeGateSpec) { s.Timing.RolloutGraceSeconds = new(int32(600)) }),
 		before: opened,
 		begins: func(w *world, _ *gate.Node, at time.Time) {
 			w.daemonSets = []gate.DaemonSet{{Namespace: "a", Name: "agent", UID: "ds", PodLabels: map[string]string{"app": "agent"}, RollingOut: true}}
@@ -125,7 +124,7 @@ var timeRules = map[string]timeRule{
 	},
 	"condition.maxHeartbeatAgeSeconds, of a heartbeat that is to come": {
 		spec: probed(func(s *v1alpha1.NodeGateSpec) {
-			s.OpenWhen[0].Condition.MaxHeartbeatAgeSeconds = ptr.To[int32](60)
+			s.OpenWhen[0].Condition.MaxHeartbeatAgeSeconds = new(int32(60))
 		}),
 		before: func(n *gate.Node) { isClosed(n, "gate", v1alpha1.ReasonRegression) },
 		begins: func(w *world, n *gate.Node, at time.Time) {
@@ -136,14 +135,14 @@ var timeRules = map[string]timeRule{
 	},
 	"deadline.readySeconds": {
 		spec: func(s *v1alpha1.NodeGateSpec) {
-			s.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](600), Action: v1alpha1.DeadlineOpen}
+			s.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(600)), Action: v1alpha1.DeadlineOpen}
 			s.OpenWhen[0].Label.Key = "never"
 		},
 		before: func(*gate.Node) {}, begins: recorded(func(*gate.Record) {}), after: 10 * time.Minute, ownClock: true,
 	},
 	"deadline.podMissingSeconds": {
 		spec: byAgent(func(s *v1alpha1.NodeGateSpec) {
-			s.Deadline = &v1alpha1.Deadline{PodMissingSeconds: ptr.To[int32](600), Action: v1alpha1.DeadlineOpen}
+			s.Deadline = &v1alpha1.Deadline{PodMissingSeconds: new(int32(600)), Action: v1alpha1.DeadlineOpen}
 		}),
 		before: func(*gate.Node) {},
 		begins: func(w *world, n *gate.Node, at time.Time) {

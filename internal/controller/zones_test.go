@@ -11,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -80,7 +79,7 @@ func TestBudgetByZone(t *testing.T) {
 // In zones with one node, that node may close under any budget except zero.
 func TestBudgetOfZonesWithOneNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closesBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromString("1%")) }))
+		w := newWorld(t, controllertest.Gate("gate", closesBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = new(intstr.FromString("1%")) }))
 		w.add(5, func(_ int, n *gate.Node) {
 			n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: "z-" + n.Name}
 		})
@@ -96,7 +95,7 @@ func TestBudgetOfZonesWithOneNode(t *testing.T) {
 // node opens because of this, even if the budget is exceeded.
 func TestBudgetWhenTheZoneChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, controllertest.Gate("gate", closesBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = ptr.To(intstr.FromInt32(1)) }))
+		w := newWorld(t, controllertest.Gate("gate", closesBy(`"bad" in labels`), func(s *v1alpha1.NodeGateSpec) { s.Budget.MaxReclosed = new(intstr.FromInt32(1)) }))
 		w.add(4, func(i int, n *gate.Node) {
 			n.Labels = map[string]string{"bad": "", corev1.LabelTopologyZone: []string{"a", "b"}[i%2]}
 		})

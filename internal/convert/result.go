@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 )
@@ -203,13 +202,13 @@ func (c *converter) checkValues() {
 // unbudgeted returns a budget that allows all nodes to be closed at a time, as in other
 // tools.
 func unbudgeted() v1alpha1.Budget {
-	return v1alpha1.Budget{MaxReclosed: ptr.To(intstr.FromString("100%"))}
+	return v1alpha1.Budget{MaxReclosed: new(intstr.FromString("100%"))}
 }
 
 // undamped returns timing with which an OnRegression gate closes immediately, as in other
 // tools.
 func undamped() v1alpha1.Timing {
-	return v1alpha1.Timing{CloseAfterSeconds: ptr.To[int32](0), RolloutGraceSeconds: ptr.To[int32](0)}
+	return v1alpha1.Timing{CloseAfterSeconds: new(int32(0)), RolloutGraceSeconds: new(int32(0))}
 }
 
 const (

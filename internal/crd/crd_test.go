@@ -16,8 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"k8s.io/utils/ptr"
-
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/crd"
 	"github.com/nodegate/nodegate/internal/crd/crdtest"
@@ -301,7 +299,7 @@ func checkDefaults(t *testing.T, gate *v1alpha1.NodeGate) {
 		{"mode", spec.Mode, v1alpha1.ModeEnforce},
 		{"reopen", spec.Reopen, v1alpha1.ReopenAutomatic},
 		{"bypassedPods", spec.BypassedPods, v1alpha1.BypassedIgnore},
-		{"timing", spec.Timing, v1alpha1.Timing{CloseAfterSeconds: ptr.To[int32](120), RolloutGraceSeconds: ptr.To[int32](600)}},
+		{"timing", spec.Timing, v1alpha1.Timing{CloseAfterSeconds: new(int32(120)), RolloutGraceSeconds: new(int32(600))}},
 		{"budget.maxReclosed", spec.Budget.MaxReclosed.String(), "20%"},
 		{"pods.readyBy", pods.ReadyBy, v1alpha1.ReadyByCondition},
 		{"pods.require", pods.Require, v1alpha1.RequireAny},

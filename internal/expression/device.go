@@ -10,7 +10,6 @@ import (
 	"github.com/google/cel-go/cel"
 	resourcev1 "k8s.io/api/resource/v1"
 	dracel "k8s.io/dynamic-resource-allocation/cel"
-	"k8s.io/utils/ptr"
 )
 
 // DeviceExpression is a compiled expression over a DRA device, as in the selectors of a
@@ -36,7 +35,7 @@ var deviceEnvironment = sync.OnceValues(func() (*cel.Env, error) {
 })
 
 func compileForDRA(expression string) dracel.CompilationResult {
-	return dracel.GetCompiler(deviceFeatures).CompileCELExpression(expression, dracel.Options{CostLimit: ptr.To[uint64](CostLimit)})
+	return dracel.GetCompiler(deviceFeatures).CompileCELExpression(expression, dracel.Options{CostLimit: new(uint64(CostLimit))})
 }
 
 // CompileDevice is Compile for an expression over a device, which is the variable device.

@@ -9,18 +9,17 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 )
 
 func testDevice() *resourcev1.Device {
 	return &resourcev1.Device{
 		Name: "gpu-0",
 		Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{
-			"model":               {StringValue: ptr.To("A100")},
-			"far":                 {StringValue: ptr.To("1e999")},
-			"driverVersion":       {VersionValue: ptr.To("570.1.0")},
+			"model":               {StringValue: new("A100")},
+			"far":                 {StringValue: new("1e999")},
+			"driverVersion":       {VersionValue: new("570.1.0")},
 			"links":               {IntValues: []int64{1, 2}},
-			"fabric.example.com/": {BoolValue: ptr.To(true)},
+			"fabric.example.com/": {BoolValue: new(true)},
 		},
 		Capacity: map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: resource.MustParse("80Gi")}},
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -118,7 +117,7 @@ func TestReservationsAgainstModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		zones := []string{"", "a", "b"}
 		var names []string
-		l := &budgetModel{budget: ptr.To(intstr.FromString("20%")), nodes: map[string]*modelNode{}}
+		l := &budgetModel{budget: new(intstr.FromString("20%")), nodes: map[string]*modelNode{}}
 		for i := range rapid.IntRange(1, 12).Draw(t, "nodes") {
 			name := fmt.Sprint("n", i)
 			names, l.nodes[name] = append(names, name), &modelNode{}
@@ -213,7 +212,7 @@ func TestReservationsAgainstModel(t *testing.T) {
 				ledger.MarkCertain(name)
 			},
 			"edit": func(t *rapid.T) {
-				l.budget = ptr.To(rapid.SampledFrom([]intstr.IntOrString{
+				l.budget = new(rapid.SampledFrom([]intstr.IntOrString{
 					intstr.FromInt32(0), intstr.FromInt32(1), intstr.FromInt32(3), intstr.FromInt32(100),
 					intstr.FromString("0%"), intstr.FromString("1%"), intstr.FromString("50%"), intstr.FromString("100%"),
 				}).Draw(t, "budget"))
@@ -273,7 +272,7 @@ func compareCounts(t *rapid.T, ledger *Ledger, l *budgetModel, zones []string) {
 // for long whether that node has been closed.
 func TestReservationMakesOthersWait(t *testing.T) {
 	ledger, s := NewLedger(), BudgetScope{Gate: "gate", Zone: "a"}
-	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(1)), Since: 1}})
+	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: new(intstr.FromInt32(1)), Since: 1}})
 	throttled := member("a", v1alpha1.StateOpen, "")
 	throttled[0].Queued, throttled[0].Throttled = true, true
 	ledger.Set("n1", throttled, 1)
@@ -294,7 +293,7 @@ func TestReservationMakesOthersWait(t *testing.T) {
 // the pause has been detected, or to a node that has a reservation.
 func TestNothingIsGrantedAfterAPause(t *testing.T) {
 	ledger, s, now := NewLedger(), BudgetScope{Gate: "gate", Zone: "a"}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(100)), Since: 1}})
+	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: new(intstr.FromInt32(100)), Since: 1}})
 	evaluate := func(seq uint64) {
 		for _, name := range []string{"n1", "n2"} {
 			ledger.Set(name, member("a", v1alpha1.StateOpen, ""), seq)
@@ -333,7 +332,7 @@ func TestNothingIsGrantedAfterARewind(t *testing.T) {
 	ledger, s, now := NewLedger(), BudgetScope{Gate: "gate", Zone: "a"}, time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	rewinds := int64(3) // in an earlier term
 	ledger.FollowRewinds(func() int64 { return rewinds })
-	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(100)), Since: 1}})
+	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: new(intstr.FromInt32(100)), Since: 1}})
 	evaluate := func() {
 		for _, name := range []string{"n1", "n2"} {
 			ledger.Note(name, member("a", v1alpha1.StateOpen, ""), 1)
@@ -373,7 +372,7 @@ func TestConditionsAreCountedSeparately(t *testing.T) {
 		{closed: true, published: true},
 	} {
 		ledger := NewLedger()
-		ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromString("50%")), Since: 1}})
+		ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: new(intstr.FromString("50%")), Since: 1}})
 		one, other := member("a", v1alpha1.StateOpen, ""), member("a", v1alpha1.StateClosed, v1alpha1.ReasonBirth)
 		if c.closed {
 			one = member("a", v1alpha1.StateClosed, v1alpha1.ReasonRegression)

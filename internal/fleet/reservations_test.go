@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -24,7 +23,7 @@ func member(zone, state string, reason v1alpha1.Reason) []GateState {
 // ever has more closed nodes than its budget allows.
 func TestBudgetIsNeverOvershot(t *testing.T) {
 	const zones, perZone = 3, 25
-	budget := ptr.To(intstr.FromString("20%"))
+	budget := new(intstr.FromString("20%"))
 	most := gate.MaxReclosed(budget, perZone)
 	ledger := NewLedger()
 	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: budget}})
@@ -82,7 +81,7 @@ func TestBudgetIsNeverOvershot(t *testing.T) {
 
 func TestLedgerFollowsNodesFromZoneToZone(t *testing.T) {
 	ledger := NewLedger()
-	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: ptr.To(intstr.FromInt32(1))}})
+	ledger.SetTerms(map[string]BudgetTerms{"gate": {Budget: new(intstr.FromInt32(1))}})
 	ledger.Set("n1", member("a", v1alpha1.StateClosed, v1alpha1.ReasonExisting), 1)
 	if ledger.Reserve(BudgetScope{Gate: "gate", Zone: "a"}, "n2", time.Time{}) {
 		t.Error("zone a has budget for a second node, want none")

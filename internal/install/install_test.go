@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -133,7 +132,7 @@ func TestWriteIsTheSameEveryTime(t *testing.T) {
 // nodes, and the taints of nodes that are being set up. They leave a node soon after it
 // becomes unreachable, and when it is drained.
 func TestTolerations(t *testing.T) {
-	seconds := ptr.To[int64](60)
+	seconds := new(int64(60))
 	want := []corev1.Toleration{
 		{Key: "a", Operator: "Exists"},
 		{Key: "b/c", Operator: "Exists"},

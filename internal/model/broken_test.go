@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -179,7 +178,7 @@ func TestBroken(t *testing.T) {
 			decide: eachGate(func(g *gate.Gate) { g.Taint.Key = keyA })},
 		"does not look for rings": {rule: "rest", decide: oneByOne, setting: setting{versions: only(a(whileAbsent(keyB)), b(whilePresent(keyA))), left: budget{ticks: 1}}},
 		"closes without budget": {rule: "budget", decide: seeing(func(_ []gate.Gate, f *gate.Facts) { f.Granted = map[string]bool{"a": true} }),
-			setting: setting{versions: only(a(byDaemon, onRegression)), nodes: 2, maxReclosed: ptr.To(intstr.FromInt32(1)), left: budget{lapses: 2, ticks: 1}, begin: isOpen("a")}},
+			setting: setting{versions: only(a(byDaemon, onRegression)), nodes: 2, maxReclosed: new(intstr.FromInt32(1)), left: budget{lapses: 2, ticks: 1}, begin: isOpen("a")}},
 		"writes to another Node with the same name": {rule: "other", wire: withoutFirstTest,
 			setting: setting{versions: becomes(newVersion("none"), newVersion("a", a(byDaemon, closingExisting))), left: budget{edits: 1, renewals: 1, lapses: 1}}},
 	} {

@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -65,7 +64,7 @@ func compile(t *testing.T, name, key string, changes ...change) gate.Gate {
 			NodeSelector:  v1alpha1.LabelSelector{MatchLabels: map[string]string{poolLabel: "gpu"}},
 			Taint:         v1alpha1.Taint{Key: key, Effect: corev1.TaintEffectNoSchedule},
 			ReclosePolicy: v1alpha1.RecloseOnReboot, ExistingNodes: v1alpha1.ExistingIgnore,
-			Timing: v1alpha1.Timing{CloseAfterSeconds: ptr.To[int32](30)},
+			Timing: v1alpha1.Timing{CloseAfterSeconds: new(int32(30))},
 		},
 	}
 	for _, change := range changes {

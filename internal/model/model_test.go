@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -73,9 +72,9 @@ func settings(t *testing.T) []named {
 		{"everything, two gates and two replicas", setting{versions: both, replicas: 2, left: some(2, 1, all), begin: onBoth}},
 		{"gates are edited", setting{versions: edits(a, b), left: some(2, 2, edited), begin: onBoth}},
 		{"gates are edited, two replicas", setting{versions: edits(a, b), replicas: 2, left: some(2, 0, edited), begin: onBoth}},
-		{"two nodes and one budget", setting{versions: budgeted, nodes: 2, maxReclosed: ptr.To(intstr.FromInt32(1)), begin: onOne,
+		{"two nodes and one budget", setting{versions: budgeted, nodes: 2, maxReclosed: new(intstr.FromInt32(1)), begin: onOne,
 			left: some(2, 2, budget{reboots: 1, failures: 1, lapses: 2, crashes: 1, losses: 1, flaps: 1, fits: 1, edits: 1})}},
-		{"two nodes lose their daemons", setting{versions: budgeted[:1], nodes: 2, maxReclosed: ptr.To(intstr.FromInt32(1)), begin: onOne,
+		{"two nodes lose their daemons", setting{versions: budgeted[:1], nodes: 2, maxReclosed: new(intstr.FromInt32(1)), begin: onOne,
 			left: budget{lapses: 3, crashes: 1, losses: 1, ticks: 2}}},
 		{"reboots, and nodegate is down", setting{versions: both, left: budget{reboots: 1, ticks: 3, crashes: 2}, begin: onBoth}},
 		{"reboots, and a runtime that fails", setting{versions: one, left: budget{reboots: 2, ticks: 1, failures: 1}, begin: onOne}},

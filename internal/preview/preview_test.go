@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -32,7 +31,7 @@ func drawGate(t *rapid.T, name string) v1alpha1.NodeGate {
 		s.NodeSelector.MatchLabels = map[string]string{"pool": "p"}
 	}
 	s.Mode = rapid.SampledFrom([]v1alpha1.Mode{v1alpha1.ModeEnforce, v1alpha1.ModeEnforce, v1alpha1.ModeEnforce, v1alpha1.ModeDryRun, v1alpha1.ModePaused}).Draw(t, "mode")
-	s.Budget.MaxReclosed = ptr.To(rapid.SampledFrom([]intstr.IntOrString{intstr.FromInt32(0), intstr.FromInt32(1), intstr.FromString("50%"), intstr.FromString("100%")}).Draw(t, "budget"))
+	s.Budget.MaxReclosed = new(rapid.SampledFrom([]intstr.IntOrString{intstr.FromInt32(0), intstr.FromInt32(1), intstr.FromString("50%"), intstr.FromString("100%")}).Draw(t, "budget"))
 	signals := []v1alpha1.Signal{{Name: "fit", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}}}
 	if rapid.IntRange(0, 3).Draw(t, "follows") == 0 {
 		s.CloseWhen = signals

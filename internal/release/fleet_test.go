@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -77,7 +76,7 @@ func (f *fleet) NodeFacts(_ context.Context, name string) (*gate.Node, error) {
 	if !ok {
 		return nil, fmt.Errorf("reading node: %w", apierrors.NewNotFound(corev1.Resource("nodes"), name))
 	}
-	return ptr.To(*n), nil
+	return new(*n), nil
 }
 
 func (f *fleet) AllNodeFacts(_ context.Context, wanted func(*gate.Node) bool) ([]*gate.Node, error) {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -26,7 +25,7 @@ func runsOf(q gate.PodQuery) gate.PodQuery {
 func preflight(maxAge int32) v1alpha1.SignalSource {
 	spec := &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: v1alpha1.EqualitySelector{MatchLabels: map[string]string{"app": "agent"}}}
 	if maxAge > 0 {
-		spec.MaxAgeSeconds = ptr.To(maxAge)
+		spec.MaxAgeSeconds = new(maxAge)
 	}
 	return v1alpha1.SignalSource{Completed: spec}
 }

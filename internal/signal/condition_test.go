@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -31,7 +30,7 @@ func lasting(conditionType string, status corev1.ConditionStatus, ago time.Durat
 // A condition without a recent heartbeat is unknown, whatever its status. Clock skew of
 // up to ten seconds is tolerated.
 func TestConditionHeartbeat(t *testing.T) {
-	spec := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}
+	spec := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: new(int32(60))}
 	s := mustCompile(t, v1alpha1.SignalSource{Condition: &spec})
 	const subject = "condition Net=True"
 	check(t, s, map[string]reads{
@@ -52,7 +51,7 @@ func TestConditionHeartbeat(t *testing.T) {
 		// requested type matters.
 		"another condition's heartbeat": {conditions(beat("Net", "True", 90*time.Second), beat("Disk", "True", 0)), gate.Unknown, staleHeartbeat, subject},
 	})
-	several := v1alpha1.ConditionSignal{TypePattern: "Net.*", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}
+	several := v1alpha1.ConditionSignal{TypePattern: "Net.*", Status: "True", MaxHeartbeatAgeSeconds: new(int32(60))}
 	check(t, mustCompile(t, v1alpha1.SignalSource{Condition: &several}), map[string]reads{
 		"a fresh one of two":                    {conditions(beat("NetA", "True", time.Hour), beat("NetB", "True", 0)), gate.Holds, matches, "condition NetB=True"},
 		"Unknown takes precedence":              {conditions(beat("NetA", "True", time.Hour), beat("NetB", "False", 0)), gate.Unknown, staleHeartbeat, "condition NetA=True"},
@@ -61,7 +60,7 @@ func TestConditionHeartbeat(t *testing.T) {
 	if !s.ProvesBoot() || !s.Needs(nil).Heartbeats {
 		t.Error("heartbeats prove the boot, and must be observed")
 	}
-	orMissing := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60), WhenMissing: v1alpha1.MissingHolds}
+	orMissing := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: new(int32(60)), WhenMissing: v1alpha1.MissingHolds}
 	if mustCompile(t, v1alpha1.SignalSource{Condition: &orMissing}).ProvesBoot() {
 		t.Error("a condition that may be missing has no heartbeat to prove the boot by")
 	}
@@ -69,7 +68,7 @@ func TestConditionHeartbeat(t *testing.T) {
 
 // netReports returns the signal that the condition Net is True, with heartbeats.
 func netReports() v1alpha1.SignalSource {
-	return v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}}
+	return v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: new(int32(600))}}
 }
 
 // A heartbeat from before a reboot ends no exception of a gate that its deadline opened,
@@ -262,7 +261,7 @@ func TestHeartbeatOfACorrectedGate(t *testing.T) {
 // If the passing of time changes the reading of a condition, it is repeated at that
 // time.
 func TestConditionRecheck(t *testing.T) {
-	age := ptr.To[int32](60)
+	age := new(int32(60))
 	for name, c := range map[string]struct {
 		spec v1alpha1.ConditionSignal
 		node *world
@@ -312,7 +311,7 @@ func TestConditionForSeconds(t *testing.T) {
 // which the boot was first observed. A heartbeat that the first status repeats is not
 // sufficient.
 func TestConditionOfThisBoot(t *testing.T) {
-	spec := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](600)}
+	spec := v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: new(int32(600))}
 	heartbeat := mustCompile(t, v1alpha1.SignalSource{Condition: &spec})
 	spec.MaxHeartbeatAgeSeconds = nil
 	level := mustCompile(t, v1alpha1.SignalSource{Condition: &spec})

@@ -12,7 +12,6 @@ import (
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -269,7 +268,7 @@ func TestSignalsNeedNoHeartbeats(t *testing.T) {
 			t.Errorf("%s, waiting for %T, needs heartbeats", gates[i].Name, gates[i].Signals[0].Signal)
 		}
 	}
-	aged := mustCompile(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Ready", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}})
+	aged := mustCompile(t, v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Ready", Status: "True", MaxHeartbeatAgeSeconds: new(int32(60))}})
 	if !aged.Needs(sets).Heartbeats {
 		t.Error("maxHeartbeatAgeSeconds does not need heartbeats")
 	}

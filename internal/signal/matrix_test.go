@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -106,7 +105,7 @@ var matrix = map[string]row{
 		},
 	},
 	"condition": {
-		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](60)}}},
+		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", MaxHeartbeatAgeSeconds: new(int32(60))}}},
 		map[string]cell{
 			holds:      {node: conditions(beat("Net", "True", 0)), state: gate.Holds, reason: matches, message: "condition Net=True matches"},
 			notYet:     {node: conditions(beat("Net", "False", 0)), state: gate.NotYet, reason: differs, message: "condition Net=False does not match"},
@@ -118,7 +117,7 @@ var matrix = map[string]row{
 		},
 	},
 	"label": {
-		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "pool", Value: ptr.To("gpu")}}},
+		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "pool", Value: new("gpu")}}},
 		map[string]cell{
 			holds:      {node: aNode(), state: gate.Holds, reason: matches, message: "label pool matches"},
 			notYet:     {node: aNode(func(w *world) { w.facts.Node.Labels = map[string]string{"pool": "cpu"} }), state: gate.NotYet, reason: differs, message: "label pool does not match"},
@@ -130,7 +129,7 @@ var matrix = map[string]row{
 		},
 	},
 	"annotation": {
-		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{Annotation: &v1alpha1.KeyValueSignal{Key: "warm", Value: ptr.To("yes")}}},
+		v1alpha1.Signal{SignalSource: v1alpha1.SignalSource{Annotation: &v1alpha1.KeyValueSignal{Key: "warm", Value: new("yes")}}},
 		map[string]cell{
 			holds:      {node: warmBy("yes"), state: gate.Holds, reason: matches, message: "annotation warm matches"},
 			notYet:     {node: warmBy("no"), state: gate.NotYet, reason: differs, message: "annotation warm does not match"},

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -55,10 +54,10 @@ func drawKind(t *rapid.T, name string) v1alpha1.SignalSource {
 		{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"kube-system"}, Selector: v1alpha1.LabelSelector{}}},
 		{Pods: &v1alpha1.PodsSignal{Namespace: "kube-system", Selector: apps, Require: v1alpha1.RequireAll}},
 		{Completed: &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: v1alpha1.EqualitySelector{MatchLabels: apps.MatchLabels}}},
-		{Completed: &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: v1alpha1.EqualitySelector{MatchLabels: apps.MatchLabels}, MaxAgeSeconds: ptr.To[int32](60)}},
+		{Completed: &v1alpha1.CompletedSignal{Namespace: "kube-system", Selector: v1alpha1.EqualitySelector{MatchLabels: apps.MatchLabels}, MaxAgeSeconds: new(int32(60))}},
 		{Condition: &v1alpha1.ConditionSignal{Type: conditions, Status: "True"}},
 		{Condition: &v1alpha1.ConditionSignal{Type: conditions, Status: "True", ForSeconds: 60}},
-		{Condition: &v1alpha1.ConditionSignal{Type: conditions, Status: "True", MaxHeartbeatAgeSeconds: ptr.To[int32](100)}},
+		{Condition: &v1alpha1.ConditionSignal{Type: conditions, Status: "True", MaxHeartbeatAgeSeconds: new(int32(100))}},
 		{Condition: &v1alpha1.ConditionSignal{TypePattern: "X|Y", StatusPattern: "True|Maybe"}},
 		{Label: &v1alpha1.KeyValueSignal{Key: "l"}},
 		{Annotation: &v1alpha1.KeyValueSignal{Key: "k"}},
@@ -94,13 +93,13 @@ func drawSpec(t *rapid.T, name string) v1alpha1.NodeGateSpec {
 	}
 	spec.OpenWhen = signals
 	if rapid.Bool().Draw(t, name+" recloses with another") {
-		spec.RecloseTaint = ptr.To(taint(" reclose taint"))
+		spec.RecloseTaint = new(taint(" reclose taint"))
 	}
 	spec.ReclosePolicy = rapid.SampledFrom([]v1alpha1.ReclosePolicy{v1alpha1.RecloseNever, v1alpha1.RecloseOnReboot, v1alpha1.RecloseOnRegression, v1alpha1.RecloseOnRegression}).Draw(t, name+" recloses")
 	spec.ExistingNodes = rapid.SampledFrom([]v1alpha1.ExistingNodes{v1alpha1.ExistingIgnore, v1alpha1.ExistingAdopt, v1alpha1.ExistingClose}).Draw(t, name+" existing")
-	spec.Timing.MinClosedSeconds, spec.Timing.CloseAfterSeconds = wait(" min"), ptr.To(wait(" damping"))
+	spec.Timing.MinClosedSeconds, spec.Timing.CloseAfterSeconds = wait(" min"), new(wait(" damping"))
 	if rapid.IntRange(0, 3).Draw(t, name+" has a deadline") == 0 {
-		spec.Deadline = &v1alpha1.Deadline{ReadySeconds: ptr.To[int32](200), PodMissingSeconds: ptr.To[int32](100), Action: rapid.SampledFrom([]v1alpha1.DeadlineAction{v1alpha1.DeadlineOpen, v1alpha1.DeadlineKeepClosed}).Draw(t, name+" then")}
+		spec.Deadline = &v1alpha1.Deadline{ReadySeconds: new(int32(200)), PodMissingSeconds: new(int32(100)), Action: rapid.SampledFrom([]v1alpha1.DeadlineAction{v1alpha1.DeadlineOpen, v1alpha1.DeadlineKeepClosed}).Draw(t, name+" then")}
 	}
 	return spec
 }

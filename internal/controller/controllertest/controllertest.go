@@ -24,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -45,8 +44,8 @@ func Gate(name string, change ...func(*v1alpha1.NodeGateSpec)) *v1alpha1.NodeGat
 			Taint:         v1alpha1.Taint{Key: TaintKey, Effect: corev1.TaintEffectNoSchedule},
 			OpenWhen:      []v1alpha1.Signal{{Name: "fit", SignalSource: v1alpha1.SignalSource{Label: &v1alpha1.KeyValueSignal{Key: "fit"}}}},
 			ReclosePolicy: v1alpha1.RecloseOnRegression,
-			Timing:        v1alpha1.Timing{CloseAfterSeconds: ptr.To[int32](0)},
-			Budget:        v1alpha1.Budget{MaxReclosed: ptr.To(intstr.FromString("20%"))},
+			Timing:        v1alpha1.Timing{CloseAfterSeconds: new(int32(0))},
+			Budget:        v1alpha1.Budget{MaxReclosed: new(intstr.FromString("20%"))},
 		},
 	}
 	for _, f := range change {

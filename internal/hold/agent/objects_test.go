@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -99,8 +98,8 @@ func TestDecode(t *testing.T) {
 	decode(t, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", ResourceVersion: "7", DeletionTimestamp: &deleted},
 		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Tolerations: []corev1.Toleration{
-			{Key: "k", Operator: corev1.TolerationOpEqual, Value: "v", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](5)},
-		}, InitContainers: []corev1.Container{{RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever)}}, Containers: []corev1.Container{
+			{Key: "k", Operator: corev1.TolerationOpEqual, Value: "v", Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64(5))},
+		}, InitContainers: []corev1.Container{{RestartPolicy: new(corev1.ContainerRestartPolicyNever)}}, Containers: []corev1.Container{
 			{RestartPolicyRules: []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart}}},
 		}},
 	}, &p)
@@ -115,7 +114,7 @@ func TestDecode(t *testing.T) {
 	api := v1alpha1.NodeGate{
 		ObjectMeta: metav1.ObjectMeta{Name: "g", ResourceVersion: "7"},
 		Spec: v1alpha1.NodeGateSpec{
-			Mode: v1alpha1.ModePaused, ReclosePolicy: v1alpha1.RecloseOnRegression, BypassedPods: v1alpha1.BypassedHold, HoldSeconds: ptr.To[int32](5),
+			Mode: v1alpha1.ModePaused, ReclosePolicy: v1alpha1.RecloseOnRegression, BypassedPods: v1alpha1.BypassedHold, HoldSeconds: new(int32(5)),
 			Taint: v1alpha1.Taint{Key: "k", Value: "v", Effect: "NoSchedule"}, RecloseTaint: &v1alpha1.Taint{Key: "k", Effect: "NoExecute"},
 		},
 		Status: v1alpha1.NodeGateStatus{Conditions: []metav1.Condition{{Type: "Accepted", Status: "False", Message: "m"}}},
@@ -124,7 +123,7 @@ func TestDecode(t *testing.T) {
 	wantGate := nodeGate{
 		Metadata: jsonclient.Metadata{Name: "g", ResourceVersion: "7"},
 		Spec: nodeGateSpec{
-			Mode: "Paused", ReclosePolicy: "OnRegression", BypassedPods: "Hold", HoldSeconds: ptr.To[int32](5),
+			Mode: "Paused", ReclosePolicy: "OnRegression", BypassedPods: "Hold", HoldSeconds: new(int32(5)),
 			Taint: taint{"k", "v", "NoSchedule"}, RecloseTaint: &taint{"k", "", "NoExecute"},
 		},
 		Conditions: []condition{{"Accepted", "False", "m"}},

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/transport"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/hold"
 	"github.com/nodegate/nodegate/internal/kube/jsonclient"
@@ -68,7 +67,7 @@ func TestGatesOfTheState(t *testing.T) {
 		{"open in the previous boot", openBefore, 0, unchanged, closed},
 		{"just before the limit", openBefore, 600*time.Second - 1, unchanged, closed},
 		{"at the limit", openBefore, 600 * time.Second, unchanged, open},
-		{"at its own limit", openBefore, 5 * time.Second, func(g *nodeGate) { g.Spec.HoldSeconds = ptr.To[int32](5) }, []hold.Gate{{Name: "g", Open: true, Seconds: 5}}},
+		{"at its own limit", openBefore, 5 * time.Second, func(g *nodeGate) { g.Spec.HoldSeconds = new(int32(5)) }, []hold.Gate{{Name: "g", Open: true, Seconds: 5}}},
 		{"closed in the previous boot", closedBefore, time.Hour, unchanged, closed},
 		{"closed, after the limit", closedNow, time.Hour, unchanged, closed},
 		{"closed by an override, after the limit", forcedShut, time.Hour, unchanged, closed},
@@ -77,7 +76,7 @@ func TestGatesOfTheState(t *testing.T) {
 		{"closed by an override", forcedShut, 0, unchanged, closed},
 		{"not a member", "", 0, unchanged, []hold.Gate{}},
 		{"damaged record", "{", 0, unchanged, []hold.Gate{}},
-		{"limited", closedNow, 0, func(g *nodeGate) { g.Spec.HoldSeconds = ptr.To[int32](5) }, []hold.Gate{{Name: "g", Seconds: 5}}},
+		{"limited", closedNow, 0, func(g *nodeGate) { g.Spec.HoldSeconds = new(int32(5)) }, []hold.Gate{{Name: "g", Seconds: 5}}},
 		{"reports only", closedNow, 0, func(g *nodeGate) { g.Spec.BypassedPods = "Report" }, []hold.Gate{}},
 		{"paused", closedNow, 0, func(g *nodeGate) { g.Spec.Mode = modePaused }, closed},
 		{"paused, open in the previous boot", openBefore, 0, func(g *nodeGate) { g.Spec.Mode = modePaused }, open},

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/clients"
@@ -102,7 +101,7 @@ func (c client) Evict(ctx context.Context, p *gate.BoundPod) (Eviction, error) {
 	eviction := &policyv1.Eviction{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.Namespace, Name: p.Name},
 		DeleteOptions: &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{
-			UID: ptr.To(p.UID), ResourceVersion: ptr.To(p.ResourceVersion),
+			UID: new(p.UID), ResourceVersion: new(p.ResourceVersion),
 		}},
 	}
 	err := c.core.Post().Namespace(p.Namespace).Resource("pods").Name(p.Name).SubResource("eviction").

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/internal/gate"
 	"github.com/nodegate/nodegate/internal/kube/kubetest"
@@ -52,7 +51,7 @@ func TestBoundPod(t *testing.T) {
 		}
 	}
 	owning := func(second int64, fields string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Time: ptr.To(at(second)), FieldsV1: metav1.NewFieldsV1(fields)}
+		return metav1.ManagedFieldsEntry{Time: new(at(second)), FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const (
 		phaseFields     = `{"f:status":{"f:phase":{},"f:reason":{},"f:startTime":{}}}`
@@ -69,7 +68,7 @@ func TestBoundPod(t *testing.T) {
 		"rejected": {
 			func(o *corev1.Pod) {
 				failed("UnexpectedAdmissionError", owning(6, phaseFields), owning(7, conditionFields), owning(8, "{"), metav1.ManagedFieldsEntry{})(o)
-				o.Status.StartTime = ptr.To(at(5))
+				o.Status.StartTime = new(at(5))
 			},
 			rejected(gate.Rejection{Reason: "UnexpectedAdmissionError", Start: time.Unix(5, 0).UTC(), Reported: time.Unix(6, 0).UTC()}),
 		},
@@ -109,7 +108,7 @@ func TestBoundPod(t *testing.T) {
 		"with the node's network": {func(o *corev1.Pod) { o.Spec.HostNetwork = true }, gate.BoundPod{HostNetwork: true}},
 		"succeeded":               {func(o *corev1.Pod) { o.Status.Phase = corev1.PodSucceeded }, gate.BoundPod{Finished: true}},
 		"failed":                  {func(o *corev1.Pod) { o.Status.Phase = corev1.PodFailed }, gate.BoundPod{Finished: true}},
-		"terminating":             {func(o *corev1.Pod) { o.DeletionTimestamp = ptr.To(at(9)) }, gate.BoundPod{Terminating: true}},
+		"terminating":             {func(o *corev1.Pod) { o.DeletionTimestamp = new(at(9)) }, gate.BoundPod{Terminating: true}},
 		"bound": {func(o *corev1.Pod) {
 			o.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: at(5)}}
 		}, gate.BoundPod{Bound: time.Unix(5, 0).UTC()}},
@@ -306,7 +305,7 @@ func TestClientWithAPIServer(t *testing.T) {
 	create("elsewhere", "another")
 	guarded, free := create("guarded", "listed"), create("free", "listed")
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "guarded"}, Spec: policyv1.PodDisruptionBudgetSpec{
-		MaxUnavailable: ptr.To(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: guarded.Labels}}}
+		MaxUnavailable: new(intstr.FromInt32(0)), Selector: &metav1.LabelSelector{MatchLabels: guarded.Labels}}}
 	if _, err := s.PolicyV1().PodDisruptionBudgets("default").Create(t.Context(), budget, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
@@ -75,8 +74,8 @@ var everySignal = []v1alpha1.SignalSource{
 	{DaemonSet: &v1alpha1.DaemonSetSignal{Namespace: "ns", Name: "agent", MinReadySeconds: 30}},
 	{DaemonSets: &v1alpha1.DaemonSetsSignal{Namespaces: []string{"ns"}}},
 	{Pods: &v1alpha1.PodsSignal{Namespace: "ns", Selector: v1alpha1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}}},
-	{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", ForSeconds: 60, MaxHeartbeatAgeSeconds: ptr.To[int32](90)}},
-	{Label: &v1alpha1.KeyValueSignal{Key: "pool", Value: ptr.To("x")}},
+	{Condition: &v1alpha1.ConditionSignal{Type: "Net", Status: "True", ForSeconds: 60, MaxHeartbeatAgeSeconds: new(int32(90))}},
+	{Label: &v1alpha1.KeyValueSignal{Key: "pool", Value: new("x")}},
 	{Annotation: &v1alpha1.KeyValueSignal{Key: "warm"}},
 	{CSIDriver: &v1alpha1.CSIDriverSignal{Name: "csi"}},
 	{Resource: &v1alpha1.ResourceSignal{Name: "gpu", AtLeast: new(resource.MustParse("1"))}},

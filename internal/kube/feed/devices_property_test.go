@@ -138,20 +138,20 @@ func share(t *rapid.T, o *resourcev1.ResourceSlice) {
 	case "rack":
 		o.Spec.NodeSelector = rack()
 	case "all":
-		o.Spec.AllNodes = ptr.To(true)
+		o.Spec.AllNodes = new(true)
 	case "counters":
 		o.Spec.Devices, o.Spec.NodeSelector = nil, rack()
 		o.Spec.SharedCounters = []resourcev1.CounterSet{{Name: "set-" + o.Name}}
 	default:
-		o.Spec.PerDeviceNodeSelection = ptr.To(true)
+		o.Spec.PerDeviceNodeSelection = new(true)
 		for i := range o.Spec.Devices {
 			switch d := &o.Spec.Devices[i]; rapid.SampledFrom([]string{"rack", "name", "all"}).Draw(t, "device's nodes") {
 			case "rack":
 				d.NodeSelector = rack()
 			case "name":
-				d.NodeName = ptr.To(rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "device's node"))
+				d.NodeName = new(rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "device's node"))
 			default:
-				d.AllNodes = ptr.To(true)
+				d.AllNodes = new(true)
 			}
 		}
 	}

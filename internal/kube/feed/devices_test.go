@@ -14,7 +14,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -128,14 +127,14 @@ func TestReachOfDevices(t *testing.T) {
 	one.Name, two.Name = "one", "two"
 	two.Labels = map[string]string{"rack": "2"}
 	perDevice := withDevices(sharedSlice("s", 1, ""), "all", "byName", "byLabel", "alsoAll", "nowhere")
-	perDevice.Spec.NodeSelector, perDevice.Spec.PerDeviceNodeSelection = nil, ptr.To(true)
-	perDevice.Spec.Devices[0].AllNodes, perDevice.Spec.Devices[3].AllNodes = ptr.To(true), ptr.To(true)
-	perDevice.Spec.Devices[1].NodeName, perDevice.Spec.Devices[2].NodeSelector = ptr.To("one"), sharedSlice("s", 1, "rack").Spec.NodeSelector
+	perDevice.Spec.NodeSelector, perDevice.Spec.PerDeviceNodeSelection = nil, new(true)
+	perDevice.Spec.Devices[0].AllNodes, perDevice.Spec.Devices[3].AllNodes = new(true), new(true)
+	perDevice.Spec.Devices[1].NodeName, perDevice.Spec.Devices[2].NodeSelector = new("one"), sharedSlice("s", 1, "rack").Spec.NodeSelector
 	counters := sharedSlice("s", 1, "rack")
 	counters.Spec.SharedCounters = []resourcev1.CounterSet{{Name: "memory"}}
 	invalid := withDevices(sharedSlice("s", 1, "not a label"), "a")
 	all := withDevices(sharedSlice("s", 1, ""), "a")
-	all.Spec.NodeSelector, all.Spec.AllNodes = nil, ptr.To(true)
+	all.Spec.NodeSelector, all.Spec.AllNodes = nil, new(true)
 	future := withDevices(sharedSlice("s", 1, ""), "a")
 	future.Spec.NodeSelector = nil
 	for name, tt := range map[string]struct {

@@ -19,7 +19,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 
 	"github.com/nodegate/nodegate/api/v1alpha1"
 	"github.com/nodegate/nodegate/internal/gate"
@@ -53,11 +52,11 @@ func TestSnapshotMatchesFeed(t *testing.T) {
 	csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "looked", OwnerReferences: owner},
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "ebs.csi.aws.com", NodeID: "i"}}}}
 	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "looked-gpu", OwnerReferences: owner}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: "gpu.example.com", NodeName: ptr.To("looked"), Pool: resourcev1.ResourcePool{Name: "looked", ResourceSliceCount: 1},
+		Driver: "gpu.example.com", NodeName: new("looked"), Pool: resourcev1.ResourcePool{Name: "looked", ResourceSliceCount: 1},
 		Devices: []resourcev1.Device{{Name: "gpu-0"}, {Name: "gpu-1"}},
 	}}
 	shared := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "looked-shared"}, Spec: resourcev1.ResourceSliceSpec{
-		Driver: "gpu.example.com", AllNodes: ptr.To(true), Pool: resourcev1.ResourcePool{Name: "shared", ResourceSliceCount: 1},
+		Driver: "gpu.example.com", AllNodes: new(true), Pool: resourcev1.ResourcePool{Name: "shared", ResourceSliceCount: 1},
 		Devices: []resourcev1.Device{{Name: "switch"}},
 	}}
 	_, err := s.AppsV1().DaemonSets(namespace).Create(t.Context(), ds, metav1.CreateOptions{})
