@@ -286,6 +286,7 @@ func TestRefuses(t *testing.T) {
 		{"timeline", "takes exactly one node name, got 0"},
 		{"why pod/web frontend", "takes exactly one node name, pod/NAMESPACE/NAME or deployment/NAMESPACE/NAME, got 2"},
 		{"timeline n1 -o html", "use json or yaml"},
+		{"lint gate.yaml", "to check the gates in a file, use -f"},
 	} {
 		if status, out, err := run(t, strings.Fields(c.args)...); status != exitError || out != "" || !strings.Contains(err, c.want) || strings.Count(err, "\n") != 1 {
 			t.Errorf("%s: exit status %d, want one line with %q:\n%s%s", c.args, status, c.want, out, err)

@@ -61,6 +61,11 @@ func (f *files) gates(stdin io.Reader) ([]v1alpha1.NodeGate, error) {
 	return all, nil
 }
 
+// isManifest reports whether a file of this name is read as a manifest if it is in a directory.
+func isManifest(name string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+}
+
 // standardInput is how messages call what the name - specifies.
 const standardInput = "standard input"
 
@@ -98,7 +103,7 @@ func (f *files) read(name string, stdin io.Reader, take func(string, []byte)) er
 			return fmt.Errorf("reading manifests: %w", err)
 		case entry.IsDir() && path != name && !f.recursive:
 			return fs.SkipDir
-		case entry.IsDir(), path != name && !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)):
+		case entry.IsDir(), path != name && !isManifest(path):
 			return nil
 		}
 		content, err := os.ReadFile(path)

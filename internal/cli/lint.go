@@ -42,6 +42,9 @@ func newLint(c *connection) *cobra.Command {
 			if len(args) > 0 && len(f.names) > 0 {
 				return fmt.Errorf("%s takes gate names or files, not both", cmd.CommandPath())
 			}
+			if i := slices.IndexFunc(args, isManifest); i >= 0 {
+				return fmt.Errorf("%q is not the name of a gate: to check the gates in a file, use -f", args[i])
+			}
 			return o.check()
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
