@@ -25,11 +25,13 @@ import (
 	"github.com/nodegate/nodegate/internal/gate"
 )
 
-// Names of the policies. Each has a binding of the same name. The anchor in birth.yaml, which does
+// Names of the policies. Each has a binding of the same name. The anchor (see birth.yaml), which does
 // nothing, allows those of BirthPolicy and TolerationsPolicy to be deleted and created again.
 const (
 	// BirthPolicy closes gates while a Node is being created.
 	BirthPolicy = "nodegate-birth"
+	// BirthAnchor is the anchor.
+	BirthAnchor = "nodegate-birth-anchor"
 	// TolerationsPolicy adds tolerations to the DaemonSets that gates wait for.
 	TolerationsPolicy = v1alpha1.TolerationsPolicy
 	// ConfinementPolicy confines nodegate's own ServiceAccount.

@@ -18,7 +18,7 @@ import (
 
 // staleHint is for a defect of Kubernetes (kubernetes/kubernetes#130887). The anchor in birth.yaml
 // prevents it, unless that is deleted too.
-const staleHint = "if nodegate-birth-anchor was deleted, as by 'kubectl gate uninstall', restart the API servers"
+const staleHint = "if " + BirthAnchor + " was deleted, as by 'kubectl gate uninstall', restart the API servers"
 
 // probePrefix is the prefix of the names of probes, which exist only in dry runs.
 const probePrefix = "nodegate-probe-"

@@ -46,6 +46,8 @@ var (
 		named("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", admission.ParametersPolicy),
 		named("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", admission.ParametersPolicy),
 	}
+	// anchor is what keeps API servers watching parameters: see birth.yaml.
+	anchor     = named("admissionregistration.k8s.io/v1", "MutatingAdmissionPolicyBinding", admission.BirthAnchor)
 	definition = named("apiextensions.k8s.io/v1", "CustomResourceDefinition", v1alpha1.Resource.GroupResource().String())
 )
 

@@ -38,7 +38,7 @@ func TestRemaining(t *testing.T) {
 	}
 	for _, order := range [][2]int{
 		{at("ClusterRoleBinding", "nodegate"), at("ValidatingAdmissionPolicyBinding", admission.ConfinementPolicy)},
-		{at("ValidatingAdmissionPolicyBinding", admission.ParametersPolicy), at("MutatingAdmissionPolicyBinding", admission.BirthPolicy+"-anchor")},
+		{at("ValidatingAdmissionPolicyBinding", admission.ParametersPolicy), at("MutatingAdmissionPolicyBinding", admission.BirthAnchor)},
 	} {
 		if order[0] < 0 || order[1] < order[0] {
 			t.Errorf("object %d is deleted before object %d", order[1], order[0])

@@ -4,7 +4,6 @@ package uninstall
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -103,8 +102,12 @@ func TestOrder(t *testing.T) {
 		}}
 		e.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeGracefulNodeShutdownInProgress, Status: corev1.ConditionTrue, Message: v1alpha1.ShutdownMessagePrefix + "this boot"}}
 		config := &rest.Config{Transport: kubetest.Transport(e.answer)}
-		if err := Run(t.Context(), config, Options{Namespace: "here", ServiceAccount: "me", Out: io.Discard}); err != nil {
+		var out strings.Builder
+		if err := Run(t.Context(), config, Options{Namespace: "here", ServiceAccount: "me", Out: &out}); err != nil {
 			t.Fatal(err)
+		}
+		if !strings.Contains(out.String(), "nodegate-birth-anchor deleted\n  (before you install nodegate again, restart all API servers: ") {
+			t.Errorf("printed:\n%s", &out)
 		}
 		got := slices.DeleteFunc(e.writes, func(write string) bool { return !slices.Contains(want, write) })
 		if diff := cmp.Diff(want, got); diff != "" {

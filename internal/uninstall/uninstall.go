@@ -124,6 +124,9 @@ func (u *uninstaller) delete(ctx context.Context, objects ...object) error {
 		default:
 			u.reported[*o] = u.DryRun != release.DryRunNone
 			u.report("%s deleted%s", o, u.DryRun.Suffix())
+			if *o == anchor {
+				u.report("  (before you install nodegate again, restart all API servers: see 'Installing again' in docs/uninstall.md)")
+			}
 		}
 	}
 	return nil
