@@ -262,8 +262,8 @@ func (v *Verdict) TaintLeft(n *Node, d *Decision, g *Gate) string {
 		return ""
 	}
 	for _, t := range g.Taints() {
-		isIt := func(on corev1.Taint) bool { return on.Key == t.Key && on.Effect == t.Effect }
-		if slices.ContainsFunc(n.Taints, isIt) && !slices.ContainsFunc(d.Taints, isIt) {
+		its := t.Core()
+		if n.taint(t.Key, t.Effect) >= 0 && !slices.ContainsFunc(d.Taints, func(stays corev1.Taint) bool { return stays.MatchTaint(&its) }) {
 			return TaintText(t)
 		}
 	}
